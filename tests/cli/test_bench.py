@@ -69,7 +69,7 @@ def test_every_number_of_workers_is_run_and_told(lines: Path) -> None:
     assert [one["change"] for one in found["runs"]] == [None] * 3 + ["few fields", "columns"]
     assert found["runs"][3]["fields"] == ["id", "x"]
     assert (found["records"], found["files"], found["batch_size"]) == (100, 1, 16)
-    assert found["fields"] == {"id": "int64?", "x": "float64", "t": "string", "user.age": "int64?"}
+    assert found["fields"] == {"id": "int64?", "x": "float64", "t": "text", "user.age": "int64?"}
     for one in found["runs"]:
         assert one["records_per_second"] > 0
         assert one["first_batch_seconds"] > 0
@@ -205,6 +205,12 @@ def test_a_missing_index_is_built(tmp_path: Path) -> None:
     assert document("bench", plain, *QUICK, "--workers", 0)["records"] == 2
 
 
+def test_fields_of_numbers_and_texts_are_run(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", '{"a": 1, "l": [1, "x"]}', '{"a": "x", "l": []}')
+    found = document("bench", path, *QUICK, "--workers", 0)
+    assert found["fields"] == {"a": "text", "l": "list<text>"}
+
+
 def test_what_cannot_be_run_is_told_with_its_exit_code(lines: Path, tmp_path: Path) -> None:
     empty = written(tmp_path / "empty" / "a.jsonl").parent
     succeed("index", empty)
@@ -224,7 +230,7 @@ def test_what_cannot_be_run_is_told_with_its_exit_code(lines: Path, tmp_path: Pa
     holes = written(tmp_path / "holes" / "a.jsonl", '{"id": 1}', '{"id": null}').parent
     succeed("index", holes)
     done = invoke("bench", holes, *QUICK, "--workers", 0, "--fields", "id:int64")
-    assert done.exit_code == 3
+    assert done.exit_code == 1
     assert "int64?" in done.stderr
     assert invoke("bench", holes, *QUICK, "--workers", 0, "--fields", "id").exit_code == 0
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
 import penstock
 from penstock.tables import _avro
@@ -86,4 +89,38 @@ def test_units_that_cannot_be_read_and_schemas_that_differ_are_findings(
     kinds = found["kinds"]
     assert kinds["differing schema"] == 1
     assert kinds["damaged file"] >= 1
-    assert kinds.get(f"unreadable {UNITS[ending]}", 0) + kinds["damaged file"] >= 2
+    unreadable = kinds.get(f"unreadable {UNITS[ending]}", 0) + kinds.get("malformed text", 0)
+    assert unreadable + kinds["damaged file"] >= 2
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".orc"])
+def test_a_text_that_is_not_utf_8_is_one_bad_record_for_every_verb(
+    tmp_path: Path, ending: str
+) -> None:
+    texts = pa.array([b"fine", b"caf\xe9", b"good"]).view(pa.string())
+    path, table = tmp_path / f"a{ending}", pa.table({"text": texts})
+    (pq if ending == ".parquet" else orc).write_table(table, path)
+    found = document("check", path, "--workers", 0, code=1)
+    assert (found["records"], found["kinds"]) == (2, {"malformed text": 1})
+    assert found["shown"][0]["reason"] == "row 1: field 'text' is not UTF-8"
+    for verb in (("convert", path, tmp_path / "out.jsonl"), ("materialize", path, "text")):
+        done = invoke(*verb)
+        assert done.exit_code == 1
+        assert f"{path}" in done.stderr
+        assert "field 'text' holds text that is not UTF-8" in done.stderr
+    assert penstock.open(path).read([0, 2], {"text": "string"}).column(0).to_pylist() == [
+        "fine",
+        "good",
+    ]
+
+
+def test_moments_of_every_table_are_converted_as_iso_texts(tmp_path: Path) -> None:
+    moments = pa.array([1_704_067_200_000_000_005, None], pa.timestamp("ns"))
+    table = pa.table({"at": moments})
+    pq.write_table(table, tmp_path / "a.parquet")
+    orc.write_table(table, tmp_path / "a.orc")
+    write(tmp_path / "a.feather", table)
+    for name in ("a.parquet", "a.orc", "a.feather"):
+        succeed("convert", tmp_path / name, tmp_path / "out.jsonl", "--overwrite")
+        written = penstock.open(tmp_path / "out.jsonl")[:]
+        assert written == [{"at": "2024-01-01T00:00:00.000000005"}, {"at": None}]

@@ -27,7 +27,10 @@ _AVRO = {
 
 
 def file_bytes(ending: str, table: pa.Table, rows: int = 8, codec: str = "deflate") -> bytes:
-    """Return a file of a table in the format of an ending; units have about so many rows."""
+    """Return a file of a table in the format of an ending; units have about so many rows.
+
+    Those of `.ipc` are streams.
+    """
     file = io.BytesIO()
     if ending == ".avro":
         blocks = [table.slice(at, rows) for at in range(0, len(table), rows)]
@@ -42,6 +45,9 @@ def file_bytes(ending: str, table: pa.Table, rows: int = 8, codec: str = "deflat
         # end before 64 KiB.
         table = pa.Table.from_pylist(table.to_pylist(), table.schema)
         orc.write_table(table, file, batch_size=rows, stripe_size=1, compression="uncompressed")
+    elif ending == ".ipc":
+        with pa.ipc.new_stream(file, table.schema) as stream:
+            stream.write_table(table, rows)
     else:
         packed = "uncompressed" if ending == ".arrow" else "lz4"
         feather.write_feather(table, file, compression=packed, chunksize=rows)

@@ -176,7 +176,9 @@ def test_a_row_with_other_fields_is_an_error_and_shifts_nothing(
     assert "byte 8" in caplog.text
     assert rows[::2] == [{"a": 1, "b": 2}, {"a": 6, "b": 7}]
     for ask in (lambda: rows[1], lambda: rows[:], lambda: rows.read([0, 1], ["a"])):
-        with pytest.raises(MalformedLineError, match=r"record 1 \(.*a\.csv.*byte 8.*Expected 2"):
+        with pytest.raises(
+            MalformedLineError, match=r"record 1 \(.*a\.csv.*byte 8.*its file has 2 columns"
+        ):
             ask()
 
 
@@ -292,7 +294,9 @@ def test_a_ragged_row_that_is_no_utf_8_is_told_of_like_any_other(
     (tmp_path / "a.csv").write_bytes(b"a,b\n1,2\ncaf\xe9,3,4\n5,6\n")
     rows = CsvRows(tmp_path / "a.csv")
     assert rows[[0, 2]] == [{"a": 1, "b": 2}, {"a": 5, "b": 6}]
-    with pytest.raises(MalformedLineError, match=r"record 1 .*Expected 2 columns, got 3"):
+    with pytest.raises(
+        MalformedLineError, match=r"record 1 .*3 fields, and its file has 2 columns"
+    ):
         rows[1]
     assert "ignored" not in capfd.readouterr().err
 

@@ -107,6 +107,8 @@ def test_quoted_empty_cells_are_null_in_columns_that_are_no_text(tmp_path: Path)
     assert rows[1] == {"n": None, "x": 2.5, "t": "y"}
     lists = rows.read([1], {"n": "list<int64>", "t": "string"})
     assert lists.to_pylist() == [{"n": None, "t": "y"}]
+    texts = rows.read([0, 1], {"n": "text", "t": "text"}).to_pylist()
+    assert texts == [{"n": "1", "t": ""}, {"n": None, "t": "y"}]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -286,5 +288,5 @@ def test_a_header_alone_has_columns(tmp_path: Path) -> None:
 
 def test_a_row_is_refused_by_its_own_bytes_too(tmp_path: Path) -> None:
     rows = CsvRows(written(tmp_path / "a.csv", "a,b\n1,2\n"))
-    with pytest.raises(MalformedLineError, match=r"b'1,2,3'.*Expected 2 columns, got 3"):
+    with pytest.raises(MalformedLineError, match=r"b'1,2,3'.*3 fields, and its file has 2 columns"):
         rows._process_sample(b"1,2,3")  # noqa: SLF001 (as code written for data-forager calls it)

@@ -180,6 +180,32 @@ class TestFolders:
         with pytest.raises(OptionError, match="1 of JSON Lines and 1 of CSV"):
             penstock.open([*paths[:1], write(tmp_path, ".csv")])
 
+    def test_folders_and_patterns_in_a_list_leave_out_what_they_do_alone(
+        self, tmp_path: Path
+    ) -> None:
+        for name in "ab":
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "README.md").write_text("no data")
+            write(tmp_path / name, ".jsonl")
+        named = write(tmp_path, ".json", "named")
+        (tmp_path / "b" / "info.json").write_text('{"n": 5}\n')
+        what = [tmp_path / "a", f"{tmp_path}/b/*", named]
+        for refresh in ("auto", "rebuild"):
+            assert len(penstock.open(what, refresh=refresh)) == 600
+        with pytest.raises(OptionError, match=r"README\.md is named beside"):
+            penstock.open([named, tmp_path / "a" / "README.md"])
+
+    def test_a_format_that_is_chosen_names_what_it_leaves_out(self, tmp_path: Path) -> None:
+        write(tmp_path, ".jsonl")
+        write(tmp_path, ".csv")
+        assert document("check", tmp_path, "--format", "csv")["left_out"] == [f"{tmp_path}/a.jsonl"]
+
+    def test_a_name_that_says_nothing_is_told_of_the_option(self, tmp_path: Path) -> None:
+        path = write(tmp_path, ".csv").rename(tmp_path / "rows.txt")
+        with pytest.raises(OptionError, match="format='csv'"):
+            penstock.open(path)
+        assert len(penstock.open(path, format="csv")) == 200
+
     def test_the_format_that_an_error_names_chooses_all_its_names(self, tmp_path: Path) -> None:
         (tmp_path / "train").mkdir()
         write(tmp_path / "train", ".ndjson.gz")

@@ -174,7 +174,8 @@ def test_types_that_do_not_go_together_name_both_files_and_the_field(tmp_path: P
 
 def test_a_value_that_does_not_fit_names_its_record_and_field(tmp_path: Path) -> None:
     rows = ParquetRows(write(tmp_path / "a.parquet", {"a": range(300)}, row_group_size=50))
-    with pytest.raises(SchemaMismatchError, match=r"record 299: field 'a' holds 299.*int8"):
+    place = r"record 299 \(row 299 of .*a\.parquet\)"
+    with pytest.raises(SchemaMismatchError, match=f"{place}: field 'a' holds 299.*int8"):
         rows.read([1, 299], {"a": "int8"})
 
 

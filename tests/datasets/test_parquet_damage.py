@@ -323,7 +323,7 @@ def test_nanoseconds_without_pandas_are_an_error_of_ours(tmp_path: Path) -> None
     pq.write_table(pa.table({"at": pa.array([whole, odd], pa.timestamp("ns"))}), path)
     first, told, value = run(parquet_programs.without_pandas, str(path))
     assert first == "2024-01-01 00:00:00.123456"
-    assert told.startswith("SchemaMismatchError: record 1: field 'at' holds")
+    assert told.startswith(f"SchemaMismatchError: record 1 (row 1 of {path}): field 'at'")
     assert value == odd
 
 
@@ -332,9 +332,10 @@ def test_text_that_is_no_utf_8_is_an_error_that_names_the_record(tmp_path: Path)
     pq.write_table(pa.table({"id": [1, 2], "text": texts}), tmp_path / "a.parquet")
     rows = ParquetRows(tmp_path / "a.parquet")
     assert rows[0] == {"id": 1, "text": "fine"}
-    with pytest.raises(SchemaMismatchError, match="record 1: field 'text'"):
+    place = r"record 1 \(row 1 of .*a\.parquet\): field 'text'"
+    with pytest.raises(SchemaMismatchError, match=place + " holds text that is not UTF-8"):
         rows[[0, 1]]
-    with pytest.raises(SchemaMismatchError, match="record 1: field 'text'"):
+    with pytest.raises(SchemaMismatchError, match=place):
         rows.read([1], {"text": "timestamp[s]"})
     assert len(rows.split(by="text", a=0.5, b=0.5)[0]) <= 2
 

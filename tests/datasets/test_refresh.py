@@ -77,7 +77,7 @@ def test_what_is_appended_gets_the_numbers_after_the_others(
     assert after.was(before.fingerprint, 3)
     assert after.fingerprint != before.fingerprint
     (line,) = caplog.messages
-    assert "1 new, 1 longer; what is new has the numbers from 3 on" in line
+    assert "1 file is new, 1 file is longer; what is new has the numbers from 3 on" in line
     assert penstock.open(what).fingerprint == after.fingerprint
 
 
@@ -104,7 +104,7 @@ def test_a_file_that_changed_renumbers_and_changes_the_fingerprint(
     assert ids(after) == [*left, 20]
     assert (after.fingerprint == before.fingerprint) is (change == "renamed")  # The same records.
     (line,) = caplog.messages
-    assert re.search(r"1 other \(.*b\.jsonl: .*\); its records are numbered anew", line)
+    assert re.search(r"1 file is changed \(.*b\.jsonl: .*\); its records are numbered anew", line)
     assert not list(folder.glob(".*"))
 
 

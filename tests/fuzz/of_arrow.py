@@ -26,16 +26,19 @@ class Arrow(Tables):
             ("two", table, "zstd"),
             ("few", plain, None),
             ("lz4", plain, "lz4"),
+            ("stream", table, None),
         ):
             (folder / name).mkdir()
             options = pa.ipc.IpcWriteOptions(compression=packing)
             path = str(folder / name / "a.arrow")
-            with pa.ipc.new_file(path, some.schema, options=options) as file:
+            new = pa.ipc.new_stream if name == "stream" else pa.ipc.new_file
+            with new(path, some.schema, options=options) as file:
                 file.write_table(some, 4)
 
     def read(self, path: Path, names: list[str] | None) -> pa.Table:
         data = path.read_bytes()
-        there = pa.ipc.open_file(data).schema.names
+        opened = pa.ipc.open_stream if path.parent.name == "stream" else pa.ipc.open_file
+        there = opened(data).schema.names
         wanted = [there.index(name) for name in names or ()]
         options = pa.ipc.IpcReadOptions(included_fields=wanted)
-        return pa.ipc.open_file(data, options=options).read_all()
+        return opened(data, options=options).read_all()

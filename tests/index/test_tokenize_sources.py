@@ -136,6 +136,18 @@ def test_a_bad_record_is_named_or_set_aside(tmp_path: Path) -> None:
         indexer(input_base_path=RECORDS, output_base_path=tmp_path / "no", text_key="body")()
 
 
+def test_a_record_that_cannot_be_read_is_named_or_set_aside(tmp_path: Path) -> None:
+    texts = pa.array([b"one", b"caf\xe9", b"two"]).view(pa.string())
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
+    (tmp_path / "a.csv").write_text("n,text\n1,one\n2\n3,two\n")
+    for name, why in (("a.parquet", "not UTF-8"), ("a.csv", "is no row of its file")):
+        given = {"input_base_path": tmp_path / name, "output_base_path": tmp_path / f"{name}-out"}
+        with pytest.raises(MalformedLineError, match=rf"record 1 .*{name}.* is no document.*{why}"):
+            indexer(**given)()
+        report = indexer(**given, on_error="skip")()
+        assert (report.documents, report.bad_documents) == (2, 1)
+
+
 def test_what_cannot_be_is_refused_at_once(tmp_path: Path) -> None:
     out = tmp_path / "out"
     made = indexer(input_base_path=RECORDS, output_base_path=out, sample_size=SIZE)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -181,6 +182,13 @@ def test_numpy_moments_are_written_as_datetimes(unit: str) -> None:
     assert encoded({"a": moments}) == {"a": expected}
     assert encoded({"a": moments[::-1]}) == {"a": expected[::-1]}
     assert encoded({"a": moments[0]}) == {"a": expected[0]}
+
+
+def test_moments_of_pandas_are_written_as_datetimes_with_their_nanoseconds() -> None:
+    moment = pd.Timestamp("2020-01-02T03:04:05.000000006")
+    zoned = pd.Timestamp("2020-01-02", tz="Europe/Rome")
+    texts = ["2020-01-02T03:04:05.000000006", "2020-01-02T00:00:00+01:00", None]
+    assert encoded({"a": [moment, zoned, pd.NaT]}) == {"a": texts}
 
 
 def test_an_array_of_objects_is_written_object_by_object() -> None:

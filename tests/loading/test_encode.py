@@ -78,6 +78,15 @@ class TestMisspelt:
         (batch,) = DataLoader(opened, {"user.age": "int64"}, batch_size=12)
         assert batch["user.age"].tolist() == list(range(12))
 
+    @pytest.mark.parametrize("path", ["user.agee", "tags[].nam"])
+    def test_null_and_empty_lists_of_some_records_hide_no_path(
+        self, path: str, tmp_path: Path
+    ) -> None:
+        records = [{"user": None, "tags": []}, {"user": {"age": 1}, "tags": [{"name": "x"}]}]
+        for opened in (records, write(tmp_path / "a.jsonl", records)):
+            with pytest.raises(OptionError, match=f"{path.partition('[')[0][:4]}.*did you mean"):
+                DataLoader(opened, {path: "list<int64>"}, batch_size=2)
+
     def test_what_may_be_inside_of_null_or_of_empty_lists_is_not_refused(self) -> None:
         records = [{"user": None, "items": []}, {"user": None, "items": None}]
         types = {"user.age": "float32", "items[].id": "list<int64>"}

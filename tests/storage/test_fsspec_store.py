@@ -228,6 +228,17 @@ def test_a_hub_is_asked_by_its_own_library_and_its_failure_is_told() -> None:
         list(store.list("datasets/someone/some", recursive=True))
 
 
+def test_a_hub_that_is_to_work_offline_is_not_asked_again(hub: dict[str, bytes]) -> None:
+    from huggingface_hub.errors import OfflineModeIsEnabled
+
+    hub["d/a"] = b"content"
+    file = opened("toyhub://d/a")
+    ToyHub.faults[:] = [OfflineModeIsEnabled("offline mode is enabled."), ConnectionResetError()]
+    with pytest.raises(StorageError, match=r"OfflineModeIsEnabled: offline mode is enabled\.$"):
+        file.read_at(0, 7)
+    assert file.read_at(0, 7) == b"content"
+
+
 def test_a_forked_child_of_a_user_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"content")
     code = (

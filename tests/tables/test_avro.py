@@ -243,6 +243,12 @@ def test_a_codec_that_is_not_read_is_not_called_damage(tmp_path: Path) -> None:
         penstock.open(tmp_path / "a.avro")
 
 
+def test_an_integer_that_no_double_holds_is_not_called_damage(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.avro", record(a=["long", "double"]), [{"a": 1.5}, {"a": 2**53 + 1}])
+    with pytest.raises(UnsupportedFileError, match="does not support its contents: Integer value"):
+        penstock.open(path)[1]
+
+
 @pytest.mark.parametrize(
     ("schema", "block", "codec"),
     [

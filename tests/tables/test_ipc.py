@@ -24,17 +24,21 @@ def _cache_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
 
 
-def write(path: Path, table: pa.Table, rows: int = 10, **options: Any) -> Path:
-    with pa.ipc.new_file(
-        str(path), table.schema, options=pa.ipc.IpcWriteOptions(**options)
-    ) as file:
+NEW = {"file": pa.ipc.new_file, "stream": pa.ipc.new_stream}
+forms = pytest.mark.parametrize("form", NEW)
+
+
+def write(path: Path, table: pa.Table, rows: int = 10, form: str = "file", **options: Any) -> Path:
+    made = pa.ipc.IpcWriteOptions(**options)
+    with NEW[form](str(path), table.schema, options=made) as file:
         file.write_table(table, rows)
     return path
 
 
+@forms
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
 def test_values_of_every_type_come_as_they_were_written(
-    tmp_path: Path, compression: str | None
+    tmp_path: Path, compression: str | None, form: str
 ) -> None:
     words = pa.array(["x", None, "y", "x"])
     table = pa.table(
@@ -56,23 +60,59 @@ def test_values_of_every_type_come_as_they_were_written(
             "user": [{"a": 1}, None, {"a": None}, {"a": 2}],
         }
     )
-    path = write(tmp_path / "a.arrow", table, 3, compression=compression)
+    path = write(tmp_path / "a.arrow", table, 3, form, compression=compression)
     rows = penstock.open(path)
     assert rows[[3, 0, 1, 2]] == [table.to_pylist()[n] for n in (3, 0, 1, 2)]
     for name in table.column_names:
         assert rows.read([2, 3], [name])[name].to_pylist() == table[name].to_pylist()[2:]
 
 
-def test_dictionaries_may_grow_from_batch_to_batch(tmp_path: Path) -> None:
+@forms
+def test_dictionaries_may_grow_from_batch_to_batch(tmp_path: Path, form: str) -> None:
     options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
     schema = pa.schema({"word": pa.dictionary(pa.int32(), pa.string())})
-    with pa.ipc.new_file(str(tmp_path / "a.arrow"), schema, options=options) as file:
+    with NEW[form](str(tmp_path / "a.arrow"), schema, options=options) as file:
         for some in (["a"], ["a", "b"], ["a", "b", "c"]):
             codes = pa.array(range(len(some)), pa.int32())
             words = pa.DictionaryArray.from_arrays(codes, some)
             file.write_batch(pa.record_batch([words], ["word"]))
     rows = penstock.open(tmp_path / "a.arrow")
     assert [row["word"] for row in rows] == ["a", "a", "b", "a", "b", "c"]
+
+
+def test_a_stream_may_replace_a_dictionary(tmp_path: Path) -> None:
+    schema = pa.schema({"word": pa.dictionary(pa.int32(), pa.string())})
+    with pa.ipc.new_stream(str(tmp_path / "a.arrow"), schema) as stream:
+        for some in (["a", "b"], ["c"], ["d", "e"]):
+            codes = pa.array(range(len(some)), pa.int32())
+            words = pa.DictionaryArray.from_arrays(codes, some)
+            stream.write_batch(pa.record_batch([words], ["word"]))
+    rows = penstock.open(tmp_path / "a.arrow")
+    assert [row["word"] for row in rows[[4, 3, 2, 1, 0]]] == ["e", "d", "c", "b", "a"]
+
+
+def test_a_stream_without_its_end_has_the_batches_that_are_whole(tmp_path: Path) -> None:
+    data = write(tmp_path / "whole.arrow", pa.table({"n": range(25)}), 10, "stream").read_bytes()
+    end = data.rindex(b"\xff\xff\xff\xff")
+    (tmp_path / "open.arrow").write_bytes(data[:end])
+    assert [row["n"] for row in penstock.open(tmp_path / "open.arrow")] == [*range(25)]
+    (tmp_path / "unnamed").write_bytes(data)
+    assert len(penstock.open(tmp_path / "unnamed")) == 25
+    (tmp_path / "cut.arrow").write_bytes(data[: end - 8])
+    with pytest.raises(CorruptFileError, match="it ends in the message at byte"):
+        penstock.open(tmp_path / "cut.arrow")
+    (tmp_path / "schema.arrow").write_bytes(data[: data.index(b"\xff\xff\xff\xff", 8)])
+    assert len(penstock.open(tmp_path / "schema.arrow")) == 0
+
+
+def test_a_folder_of_datasets_opens_as_it_was_saved(tmp_path: Path) -> None:
+    """`save_to_disk` of Hugging Face's datasets writes streams, and two descriptions."""
+    for number in range(2):
+        name = f"data-{number:05}-of-00002.arrow"
+        write(tmp_path / name, pa.table({"n": range(5 * number, 5 * number + 5)}), 3, "stream")
+    for name in ("dataset_info.json", "state.json"):
+        (tmp_path / name).write_text("{}")
+    assert [row["n"] for row in penstock.open(tmp_path)] == [*range(10)]
 
 
 def test_a_plain_local_file_is_mapped_and_handed_out_as_a_copy(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ class Batch(Movable, Mapping[str, Any]):
         return table.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        rows = f"{len(self):,} row" + ("" if len(self) == 1 else "s")
+        rows = counted(len(self), "row")
         if self.valid is not None:
             rows += f", {int(self.valid.sum()):,} of them valid"
         fields = ", ".join(f"{name} {_kind(value)}" for name, value in self.items())

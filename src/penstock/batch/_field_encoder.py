@@ -264,7 +264,7 @@ def _known(schema: pa.Schema, name: str) -> pa.DataType:
     type_ = type_at(schema, name)
     if type_ is None or is_.is_null(type_):
         fact = (
-            f"the schema has no field {name!r}: {closest(name, paths_in(schema))}"
+            f"the records looked at have no field {name!r}: {closest(name, paths_in(schema))}"
             if type_ is None
             else f"field {name!r} is null in all records that were looked at."
         )

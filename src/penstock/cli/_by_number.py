@@ -94,8 +94,8 @@ def open_indexed(path: str, found: Detected) -> Source:
         return open_found(found, progress=progress)
 
 
-def open_existing(path: str, found: Detected) -> Source | None:
-    """Return the records of PATH where no index has to be built for that, else None.
+def records_or_folders(path: str, found: Detected, target: str | None) -> Source | list[Path]:
+    """Return the records of PATH where no index has to be built, else where columns may lie.
 
     A stale or damaged index is as good as none, after a warning.
     """
@@ -105,14 +105,10 @@ def open_existing(path: str, found: Detected) -> Source | None:
         source = indexed_source(path, found, is_needed=True)
     except (CorruptIndexError, ObjectNotFoundError, StaleIndexError) as failure:
         _log.warning("%s", failure)
-        return None
-    if source is None:
+    else:
+        if source is not None:
+            return source
         found.checked()
-    return source
-
-
-def folders_without_index(found: Detected, target: str | None) -> list[Path]:
-    """Return where columns of a PATH may lie whose index is stale, damaged or gone."""
     if target is not None and not is_remote(target):
         return [Path(locate(target)[1])]
     return [

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli._paths import leftover_document
-from penstock.cli._terminal import Report, echo
+from penstock.cli._terminal import Report
 from penstock.cli._units import bytes_text, counted, parse_age
-from penstock.cli._verb import FAILED, FINE, flag, option, verb
+from penstock.cli._verb import FAILED, VerbCall, flag, option, verb
 from penstock.datasets import files_of_entry
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.index import leftover_problem, put_aside_in, remove_leftover
@@ -52,21 +52,14 @@ _WHY_KEPT = {
     "penstock clean /mnt/shared --older-than 2d",
     path=False,
 )
-@click.argument("path", required=False)
+@click.argument("below", metavar="[PATH]", required=False)
 @option(
     "--older-than AGE",
     "Also what is older (30m, 12h, 2d) and on a file system without locks.",
     type=parse_age,
 )
 @flag("--dry-run", "Only say what would be removed.")
-def clean(
-    *,
-    path: str | None,
-    older_than: float | None,
-    dry_run: bool,
-    storage_options: StorageOptions,
-    as_json: bool,
-) -> int:
+def clean(call: VerbCall, *, below: str | None, older_than: float | None, dry_run: bool) -> Report:
     """Remove what killed writers and builders of indexes, columns and tokens left below PATH.
 
     An index or tokens that a killed builder had put aside to replace them are brought back first.
@@ -75,38 +68,30 @@ def clean(
     materialize or tokenize had finished goes, too: without this it is used by the same command,
     run again.
     """
-    if path is not None and is_remote(path):
-        report = _report(path, [], [], [], dry_run=dry_run, note=_REMOTE)
-        report.data(errors=[])
-        report.print(as_json=as_json)
-        return FINE
-    root = str(cache_directory()) if path is None else locate(path)[1]
-    if path is not None and not Path(root).is_dir():
-        if Path(root).exists():
-            raise OptionError(f"{path} is a file; give the directory that it lies in.")
-        raise ObjectNotFoundError(f"cannot clean {path}: there is no such directory.", path=path)
     errors: list[str] = []
+    if below is not None and is_remote(below):
+        return _report(below, [], [], [], errors, dry_run=dry_run, note=_REMOTE)
+    root = str(cache_directory()) if below is None else locate(below)[1]
+    if below is not None and not Path(root).is_dir():
+        if Path(root).exists():
+            raise OptionError(f"{below} is a file; give the directory that it lies in.")
+        raise ObjectNotFoundError(f"cannot clean {below}: there is no such directory.", path=below)
     removed: list[Leftover] = []
     kept: list[Leftover] = []
     restored = [*_restored_below(root, errors, dry_run=dry_run)]
-    entries = _entries_of_gone_files() if path is None else {}
+    entries = _entries_of_gone_files() if below is None else {}
     for leftover in [*_leftovers_below(root, errors), *entries]:
         undecided = older_than is not None and leftover.entry.modified < time.time() - older_than
         going = leftover.writer == "gone" or (leftover.writer == "unknown" and undecided)
         if leftover in entries:
             going = going and (dry_run or remove_entry(Path(leftover.entry.name), undecided=True))
         elif going and dry_run:
-            going = leftover_problem(leftover.entry.name, storage_options) is None
+            going = leftover_problem(leftover.entry.name, call.options) is None
         elif going:
-            going = _removed(leftover, storage_options, errors, undecided=undecided)
+            going = _removed(leftover, call.options, errors, undecided=undecided)
         if going or os.path.lexists(leftover.entry.name):  # Its writer may have ended meanwhile.
             (removed if going else kept).append(leftover)
-    for text in errors:
-        echo(f"penstock: {text}", err=True)
-    report = _report(path or root, removed, kept, restored, dry_run=dry_run, of=entries)
-    report.data(errors=errors)
-    report.print(as_json=as_json)
-    return FAILED if errors else FINE
+    return _report(below or root, removed, kept, restored, errors, dry_run=dry_run, of=entries)
 
 
 def _restored_below(root: str, errors: list[str], *, dry_run: bool) -> Iterator[str]:
@@ -165,6 +150,7 @@ def _report(  # noqa: PLR0913 (what became of what)
     removed: list[Leftover],
     kept: list[Leftover],
     restored: list[str],
+    errors: list[str],
     *,
     dry_run: bool,
     note: str | None = None,
@@ -176,7 +162,7 @@ def _report(  # noqa: PLR0913 (what became of what)
     did, brought = ("would remove", "would bring") if dry_run else ("removed", "brought")
     size = sum(leftover.entry.size for leftover in removed)
     total = f"{did} {counted(len(removed), 'leftover')}, {bytes_text(size)}"
-    return Report(
+    report = Report(
         *(f"{brought} back {final}" for final in restored),
         *(
             f"{did} {one.entry.name} ({bytes_text(one.entry.size)})"
@@ -196,4 +182,7 @@ def _report(  # noqa: PLR0913 (what became of what)
         kept=[leftover_document(one) for one in kept],
         restored=restored,
         note=note,
+        errors=errors,
     )
+    report.complain(FAILED, *errors)
+    return report

@@ -17,7 +17,7 @@ from penstock.cli._paths import PathFiles, find, look_at
 from penstock.cli._stream import read_fast, read_lines, texts_of
 from penstock.cli._terminal import Progress, Report
 from penstock.cli._units import bytes_text, counted, parse_size
-from penstock.cli._verb import COUNT, FINE, flag, option, verb
+from penstock.cli._verb import COUNT, VerbCall, flag, option, verb
 from penstock.datasets import Source, open_found
 from penstock.errors import MalformedLineError, ObjectNotFoundError, OptionError
 from penstock.index import LINES
@@ -92,39 +92,31 @@ class _WriteOptions:
 )
 @flag("--overwrite", "Replace DST, a file that exists.")
 @flag("--append", "Add shards to DST, a directory that has some.")
-def convert(
-    *,
-    source: str,
-    target: str,
-    on_error: str,
-    storage_options: StorageOptions,
-    as_json: bool,
-    **shape: object,
-) -> int:
+def convert(call: VerbCall, *, source: str, target: str, on_error: str, **shape: object) -> Report:
     """Write the records of SRC to DST: another compression, other shards, another place.
 
     DST is a file if its name ends in .jsonl or .ndjson (.gz, .zst, .zstd or .bz2 behind it), else a
-    directory of shards. Lines are copied byte for byte; blank ones are left out. Records of CSV,
-    Parquet and MDS are written as lines. DST is complete, or, after a failure, empty: shards
+    directory of shards. Lines are copied byte for byte; blank ones are left out. Records of other
+    formats are written as lines. DST is complete, or, after a failure, empty: shards
     published by then are removed again. The storage options hold for SRC and DST.
     """
     chosen = _WriteOptions(**shape)  # type: ignore[arg-type]
     refuse_read_only(target)
-    at_path = look_at(source, storage_options)
+    at_path = look_at(source, call.options)
     row, files = at_path.format, at_path.listing.files
     is_mixed = row.folder is not None and any(LINES.names(f.entry.name) for f in files)
     has_lines = row.is_lines or row.is_tokens or is_mixed
     if has_lines:
-        found = find(source, storage_options, at_path.checked())
+        found = find(source, call.options, at_path.checked())
     elif on_error == "skip":
         raise OptionError(f"--on-error skip is for lines, and {source} holds {row.title}.")
     else:
-        found = PathFiles.of(source, at_path.checked().listing, storage_options)
+        found = PathFiles.of(source, at_path.checked().listing, call.options)
     _check_apart(found, target)
     at_path.warn_of_left_out()
     writer = (_file_writer if names_file(target) else _dir_writer)(found, target, chosen)
     policy = ErrorPolicy("skip" if on_error == "skip" else _refuse)
-    copy = _Copy(writer, policy, chosen, storage_options)
+    copy = _Copy(writer, policy, chosen, call.options)
     if has_lines:
         with Progress(found.bytes) as progress:
             copy.run(copy.lines(found.files, progress))
@@ -132,8 +124,7 @@ def convert(
         records = open_found(at_path)
         with Progress(len(records), unit="records") as progress:
             copy.run(copy.encoded(records, progress))
-    _report(found, target, copy).print(as_json=as_json)
-    return FINE
+    return _report(found, target, copy)
 
 
 def _refuse(number: int, _: bytes, why: Exception) -> None:

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli._paths import as_typed, look_at, refuse_tokens
-from penstock.cli._terminal import Progress, Report, echo
+from penstock.cli._terminal import Progress, Report
 from penstock.cli._units import age_text, bytes_text, counted, parse_size
-from penstock.cli._verb import FINDINGS, FINE, flag, option, verb, workers_option
+from penstock.cli._verb import FINDINGS, VerbCall, flag, option, verb, workers_option
 from penstock.errors import IndexExistsError, OptionError, StaleIndexError
 from penstock.index import BuildOptions, changes, exists, make_index, meta_of, place_of
 
 if TYPE_CHECKING:
     from penstock.index import Detected, IndexPlace, Listing, Meta, Mode
-    from penstock.storage import StorageOptions
 
 
 @verb(
@@ -43,17 +42,14 @@ if TYPE_CHECKING:
     type=parse_size,
 )
 @workers_option("read for --validate and --profile")
-def index(  # noqa: PLR0913 (one argument an option)
+def index(
+    call: VerbCall,
     *,
-    path: str,
     update: bool,
     overwrite: bool,
     workers: int | None,
-    folder: str | None,
-    storage_options: StorageOptions,
-    as_json: bool,
     **checks: Any,  # noqa: ANN401 (those of `BuildOptions`)
-) -> int:
+) -> int | Report:
     """Find every record of PATH once, so that any of them can be fetched by its number.
 
     The index of a folder and of all below it is FOLDER/index, in object storage, too; that of a
@@ -67,7 +63,7 @@ def index(  # noqa: PLR0913 (one argument an option)
     mode: Mode = "update" if update else "overwrite" if overwrite else "new"
     build = BuildOptions(num_workers=workers, **checks)
     build.check()
-    found = look_at(path, storage_options, folder).checked()
+    path, found = call.path, look_at(call.path, call.options, call.folder).checked()
     refuse_tokens(path, found, "they have an index of their own")
     found.warn_of_left_out()
     title = found.format.title
@@ -81,24 +77,22 @@ def index(  # noqa: PLR0913 (one argument an option)
             )
         files = len(found.listing.files)
         need = "needs" if files == 1 else "need"
-        Report(
+        return Report(
             f"{path}: {counted(files, 'file')} of {title}, which {need} no index: records are "
             "found without one",
             path=path,
             format=found.format.name,
             files=files,
             index=None,
-        ).print(as_json=as_json)
-        return FINE
+        )
     try:
         report = _built(path, found, mode, build)
     except IndexExistsError as failure:
         raise OptionError(str(failure)) from None
     except StaleIndexError as failure:
-        echo(f"penstock: {storage_options.redact(str(failure))}", err=True)
-        return FINDINGS
-    report.print(as_json=as_json)
-    return FINDINGS if report.document["new_bad_lines"] else FINE
+        return call.finding(failure)
+    report.code = FINDINGS * bool(report.document["new_bad_lines"])
+    return report
 
 
 def _built(path: str, found: Detected, mode: Mode, build: BuildOptions) -> Report:

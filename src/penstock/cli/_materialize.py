@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from penstock.cli._by_number import folders_without_index, open_existing, open_indexed
+from penstock.cli._by_number import open_indexed, records_or_folders
 from penstock.cli._paths import as_typed, look_at, refuse_tokens
 from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._typed_fields import field_types, parse_fields
 from penstock.cli._units import age_text, bytes_text, counted
-from penstock.cli._verb import FINDINGS, FINE, flag, option, verb, workers_option
+from penstock.cli._verb import VerbCall, flag, option, verb, workers_option
 from penstock.datasets import (
     Source,
-    drop_columns_in,
     drop_columns_of,
     estimate_columns,
     known_profile,
-    list_columns_in,
     list_columns_of,
     origins_of,
     profile_types,
@@ -35,7 +33,7 @@ from penstock.errors import (
     SchemaMismatchError,
     StaleIndexError,
 )
-from penstock.storage import StorageOptions, free_bytes, is_remote, locate
+from penstock.storage import free_bytes, is_remote, locate
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,9 +49,6 @@ class _ColumnsTask:
     target: str | None
     on_error: Literal["raise", "null"]
     workers: int | None
-    folder: str | None
-    storage_options: StorageOptions
-    as_json: bool
 
     @property
     def published(self) -> str | None:
@@ -92,12 +87,13 @@ class _ColumnsTask:
 )
 @workers_option("decode")
 def materialize(
+    call: VerbCall,
     *,
     fields: str | None,
     lists: bool,
     drop: bool,
     **given: Any,  # noqa: ANN401 (those of `_ColumnsTask`)
-) -> int:
+) -> int | Report:
     """Decode FIELDS of every record of PATH once, into columns that batches are gathered from.
 
     FIELDS are names or paths with types as for DataLoader, or without: then the type comes from the
@@ -110,28 +106,22 @@ def materialize(
     """
     if lists and drop:
         raise click.UsageError("give either --list or --drop, not both.")
-    task = _ColumnsTask(**given)
-    found = look_at(task.path, task.storage_options, task.folder)
+    task = _ColumnsTask(call.path, **given)
+    found = look_at(call.path, call.options, call.folder)
     refuse_tokens(task.path, found, "batches of them are gathered as they are")
     if fields is None and not (lists or drop):
         raise click.UsageError("name the FIELDS to decode, such as price:float32,user.age.")
     types = None if fields is None else parse_fields(fields, "FIELDS")
     try:
         if lists or drop:
-            where: Source | Sequence[Path] | None = open_existing(task.path, found)
-            if where is None:
-                where = folders_without_index(found, task.target)
-            report = (_drop if drop else _list)(task, where, types)
-        else:
-            source = open_indexed(task.path, found)
-            report = _build(task, source, _schema(types or {}, source))
+            where = records_or_folders(task.path, found, task.target)
+            return (_drop if drop else _list)(task, where, types)
+        source = open_indexed(task.path, found)
+        return _build(task, source, _schema(types or {}, source), tells=not call.as_json)
     except (BadRecordsError, MalformedLineError, SchemaMismatchError, StaleIndexError) as failure:
         if failure.remedy and not isinstance(failure, StaleIndexError):
             failure.advise(failure.remedy.replace("on_error='null'", "--on-error null"))
-        echo(f"penstock: {task.storage_options.redact(str(failure))}", err=True)
-        return FINDINGS
-    report.print(as_json=task.as_json)
-    return FINE
+        return call.finding(failure)
 
 
 def _schema(given: dict[str, str | None], source: Source) -> pa.Schema:
@@ -161,10 +151,10 @@ def _schema(given: dict[str, str | None], source: Source) -> pa.Schema:
     return schema
 
 
-def _build(task: _ColumnsTask, source: Source, schema: pa.Schema) -> Report:
+def _build(task: _ColumnsTask, source: Source, schema: pa.Schema, *, tells: bool) -> Report:
     cost = estimate_columns(source, schema, task.target)
     free = free_bytes(cost.folder)
-    if cost.records and not task.as_json:
+    if cost.records and tells:
         took = "less than a second" if cost.seconds < 1 else f"about {age_text(cost.seconds)}"
         echo(
             f"{task.path}: {counted(cost.records, 'record')} to decode: {took}, about "
@@ -255,11 +245,8 @@ def _add_columns(
 def _list(
     task: _ColumnsTask, where: Source | Sequence[Path], given: dict[str, str | None] | None
 ) -> Report:
-    records = 0
-    if isinstance(where, Source):
-        columns, records = list_columns_of(where, task.target), len(where)
-    else:
-        columns = list_columns_in(where)
+    records = len(where) if isinstance(where, Source) else 0
+    columns = list_columns_of(where, task.target)
     columns = [column for column in columns if given is None or column.meta.path in given]
     size = sum(column.meta.bytes for column in columns)
     report = Report(path=task.path, records=records, bytes=size)
@@ -274,10 +261,7 @@ def _drop(
     task: _ColumnsTask, where: Source | Sequence[Path], given: dict[str, str | None] | None
 ) -> Report:
     names = None if given is None else list(given)
-    if isinstance(where, Source):
-        dropped = drop_columns_of(where, names, task.target)
-    else:
-        dropped = drop_columns_in(where, names)
+    dropped = drop_columns_of(where, names, task.target)
     size, stays = sum(meta.bytes for meta in dropped), None
     report = Report(path=task.path, bytes=size)
     report.data(dropped=[{"path": m.path, "type": m.type, "bytes": m.bytes} for m in dropped])

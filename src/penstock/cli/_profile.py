@@ -19,7 +19,7 @@ from penstock.cli._paths import Indexed, index_or_problem, look_at, refuse_token
 from penstock.cli._terminal import Progress, echo, table
 from penstock.cli._typed_fields import parse_fields, schema_types
 from penstock.cli._units import age_text, counted
-from penstock.cli._verb import FINE, option, verb, workers_option
+from penstock.cli._verb import FINE, VerbCall, option, verb, workers_option
 from penstock.datasets import keep_profile, known_profile, open_found, profile_of, profile_types
 from penstock.errors import OptionError
 from penstock.index import BuildOptions, make_index, place_of, read_profile
@@ -28,7 +28,6 @@ from penstock.schema import proposed
 if TYPE_CHECKING:
     from penstock.datasets import Source
     from penstock.index import Detected, Listing, Meta, Mode, Scanner
-    from penstock.storage import StorageOptions
 
 _log = logging.getLogger("penstock.cli")
 _BARS = 16
@@ -176,15 +175,12 @@ def _keeps_numbers(indexed: Indexed, meta: Meta) -> bool:
 )
 @option("--fields A,B.C", "Show only these fields, and those inside of them.", dest="names")
 @workers_option("read, if there is no profile yet")
-def profile(  # noqa: PLR0913 (one argument an option)
+def profile(
+    call: VerbCall,
     *,
-    path: str,
     form: Literal["table", "fields", "schema", "json"],
     names: str | None,
     workers: int | None,
-    folder: str | None,
-    storage_options: StorageOptions,
-    as_json: bool,
 ) -> int:
     """Show what every field of PATH holds: types, nulls, ranges, examples, and what drifts.
 
@@ -196,9 +192,10 @@ def profile(  # noqa: PLR0913 (one argument an option)
     nothing: a rare field that begins late or ends early, integers beside floats, a CSV column of
     numbers and texts. Numbers with ~ are estimates.
     """
+    path, as_json = call.path, call.as_json
     if as_json and form == "fields":
         raise click.UsageError("give either --json or --as fields, not both.")
-    at_path = look_at(path, storage_options, folder)
+    at_path = look_at(path, call.options, call.folder)
     refuse_tokens(path, at_path, "they have no fields")
     wanted = None if names is None else list(parse_fields(names))
     found = ProfileSearch(path, at_path, workers).find()

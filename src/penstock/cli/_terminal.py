@@ -105,6 +105,9 @@ class Report:
         self._width = width
         """Width of the column of row names; 0 fits the longest name."""
         self._parts: list[str | tuple[str, str]] = [*lines]
+        self.code = 0
+        """Exit code of the verb."""
+        self._complaints: tuple[str, ...] = ()
 
     def data(self, **data: object) -> None:
         """Add keys to the document alone."""
@@ -126,6 +129,11 @@ class Report:
         """Add an aligned table."""
         self.line(table(header, rows, left=left), **data)
 
+    def complain(self, code: int, *lines: str) -> None:
+        """Add lines for stderr; where there are some, the verb exits with the code."""
+        self._complaints += lines
+        self.code = code if lines else self.code
+
     def text(self) -> str:
         """Return the report for people."""
         names = [len(part[0]) for part in self._parts if isinstance(part, tuple)]
@@ -136,11 +144,13 @@ class Report:
         )
 
     def print(self, *, as_json: bool) -> None:
-        """Print the report in the form that was asked for."""
+        """Print the report in the form that was asked for, and complaints on stderr."""
         if as_json:
             echo_json(self.document)
         elif self._parts:
             echo(self.text())
+        for line in self._complaints:
+            echo(f"penstock: {line}", err=True)
 
 
 class Progress(Bar):

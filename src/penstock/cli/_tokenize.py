@@ -17,9 +17,9 @@ import numpy as np
 
 import penstock
 from penstock.cli._paths import given_format
-from penstock.cli._terminal import Progress, Report, echo
+from penstock.cli._terminal import Progress, Report
 from penstock.cli._units import counted
-from penstock.cli._verb import COUNT, FINDINGS, FINE, FROM_0, flag, option, verb, workers_option
+from penstock.cli._verb import COUNT, FINDINGS, FROM_0, VerbCall, flag, option, verb, workers_option
 from penstock.errors import (
     IndexExistsError,
     MalformedLineError,
@@ -33,7 +33,7 @@ from penstock.index import (
     input_of,
     load_tokenizer,
 )
-from penstock.storage import StorageOptions, hidden_folders_in, is_remote, locate
+from penstock.storage import hidden_folders_in, is_remote, locate
 
 if TYPE_CHECKING:
     from penstock.index import TokenReport
@@ -112,6 +112,7 @@ _NARROW = 1 << 16
 @workers_option("tokenise")
 @flag("--overwrite", "Replace the tokens that are in DST already.")
 def tokenize(  # noqa: PLR0913 (one argument an option)
+    call: VerbCall,
     *,
     src: str,
     dst: str,
@@ -126,10 +127,8 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
     answers: str | None,
     where: str | None,
     workers: int | None,
-    storage_options: StorageOptions,
-    as_json: bool,
     **given: Any,  # noqa: ANN401 (text_key, messages, on_error and overwrite, passed on)
-) -> int:
+) -> Report:
     """Tokenise the text of SRC once, and pack it into samples of N tokens in the folder DST.
 
     SRC is a file, a folder, a pattern in quotes, or a URL, of any format with records.
@@ -148,11 +147,9 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
     what: object = src
     row, chosen = given_format()
     if where is not None or row is not None or chosen is not None:
-        source = penstock.open(
-            src, format=row, format_options=chosen, storage_options=storage_options
-        )
+        source = penstock.open(src, format=row, format_options=chosen, storage_options=call.options)
         what = source if where is None else source.where(where)
-    texts = input_of(what, storage_options)
+    texts = input_of(what, call.options)
     is_narrow = dtype == "uint16" or (dtype == "auto" and known.vocabulary <= _NARROW)
     width: np.dtype[np.unsignedinteger[Any]] = np.dtype(np.uint16 if is_narrow else np.uint32)
     ending = "--eos" if eos is not None else f"the token that ends a document in {file},"
@@ -174,7 +171,7 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
             token_dtype=width,
             num_workers=workers,
             progress=progress,
-            storage_options=storage_options,
+            storage_options=call.options,
             sample_size=sample_size,
             packing=packing,
             pad_idx=pad,
@@ -193,11 +190,7 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
         "files": texts.files,
         "seconds": round(result.seconds, 3),
     }
-    _report(made_with, result, left.kept, progress.rates(result.seconds)).print(as_json=as_json)
-    if not result.samples:
-        echo(f"penstock: {_nothing_made(src, result, sample_size)}", err=True)
-        return FINDINGS
-    return FINE
+    return _report(made_with, result, left.kept, progress.rates(result.seconds))
 
 
 def _unescaped(template: str) -> str:
@@ -301,18 +294,17 @@ def _report(made_with: dict[str, Any], result: TokenReport, kept_parts: int, rat
         report.line(
             f"look at it: penstock show {shlex.quote(dst)} 0 --decode {tokenizer}", f"use it: {use}"
         )
+    elif not result.dropped or size is None:
+        report.complain(FINDINGS, f"no sample came out: {made_with['source']} holds no documents.")
+    else:
+        report.complain(
+            FINDINGS,
+            f"no sample came out: all {counted(result.dropped, 'token')} were dropped, because "
+            f"they do not fill one of {size:,}. Give a smaller --sample-size, or --keep-remainder "
+            "or --packing best_fit, which fill up; and --overwrite, because the empty folder is "
+            "there now.",
+        )
     return report
-
-
-def _nothing_made(src: str, result: TokenReport, size: int | None) -> str:
-    """Return why there is no sample, and the remedy."""
-    if not result.dropped or size is None:
-        return f"no sample came out: {src} holds no documents."
-    return (
-        f"no sample came out: all {counted(result.dropped, 'token')} were dropped, because they do "
-        f"not fill one of {size:,}. Give a smaller --sample-size, or --keep-remainder or --packing "
-        "best_fit, which fill up; and --overwrite, because the empty folder is there now."
-    )
 
 
 class PartsLeft:
@@ -381,4 +373,5 @@ class TokenProgress(Progress):
         """Return documents and tokens a second, by default until now."""
         seconds = max(1e-9, time.monotonic() - self._start if seconds is None else seconds)
         documents, tokens = self.now
-        return f"{documents / seconds:,.0f} documents/s, {tokens / seconds:,.0f} tokens/s"
+        rates = round(documents / seconds), round(tokens / seconds)
+        return f"{counted(rates[0], 'document')}/s, {counted(rates[1], 'token')}/s"

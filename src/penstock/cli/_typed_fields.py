@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _OPEN, _CLOSE = "<[(", ">])"
-_TEXTS = ("string", "binary")
+_TEXTS = ("string", "text", "binary")
 _FLOATS = ("float16", "float32", "float64")
 
 

@@ -7,13 +7,15 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import click
 
 from penstock.cli._main import INTERRUPTED, Terminated
-from penstock.cli._terminal import echo
+from penstock.cli._terminal import Report, echo
 from penstock.errors import MalformedLineError, OptionError, PenstockError
 from penstock.storage import StorageOptions
 
@@ -29,10 +31,27 @@ SHUFFLES: dict[str, bool | Literal["full", "block"]] = {
 }
 COUNT, FROM_0 = click.IntRange(min=1), click.IntRange(min=0)
 _PACKAGE = Path(__file__).parents[1]
+_SHARED = ("path", "folder", "storage_options", "as_json")
+
+
+@dataclass(frozen=True, slots=True)
+class VerbCall:
+    """The parameters that verbs share."""
+
+    path: str
+    folder: str | None
+    """Where the index is, if not in its usual place."""
+    options: StorageOptions
+    as_json: bool
+
+    def finding(self, text: object) -> int:
+        """Print what a verb found on stderr, without secrets, and return the exit code."""
+        echo(f"penstock: {self.options.redact(str(text))}", err=True)
+        return FINDINGS
 
 
 class Verb(click.Command):
-    """A command whose function returns an exit code, and whose errors become lines on stderr."""
+    """A command whose function returns an exit code or a report; errors become lines on stderr."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Name the remedy when the shell has expanded a pattern."""
@@ -51,7 +70,10 @@ class Verb(click.Command):
         log, lines = logging.getLogger("penstock"), _StderrHandler(options)
         log.addHandler(lines)
         try:
-            code = super().invoke(ctx) or FINE
+            found = super().invoke(ctx)
+            code = found.code if isinstance(found, Report) else found or FINE
+            if isinstance(found, Report):
+                found.print(as_json=ctx.params["as_json"])
         except BrokenPipeError:
             silence_stdout()  # The reader has seen enough.
         except (click.ClickException, click.exceptions.Exit):
@@ -77,7 +99,7 @@ def _show_error(failure: BaseException, options: StorageOptions) -> int:
         text, code = "terminated", failure.code
     elif isinstance(failure, KeyboardInterrupt):
         text, code = "interrupted", INTERRUPTED
-    elif isinstance(failure, MalformedLineError):
+    elif isinstance(failure, MalformedLineError) or hasattr(failure, "record"):
         code = FINDINGS
     elif isinstance(failure, PenstockError):
         pass
@@ -113,25 +135,31 @@ def verb(
     index: bool = False,
     reads: bool | None = None,
     cls: type[Verb] = Verb,
-) -> Callable[[Callable[..., int]], click.Command]:
+) -> Callable[[Callable[..., int | Report]], click.Command]:
     """Make a function a verb: PATH comes before its own parameters, the shared options after them.
 
     `lines` are examples for the help; `index` adds `--index FOLDER`; `reads` adds the options of
     formats, which `look_at` of `_paths.py` takes: by default where there is a PATH. The function
-    has the name of the verb and receives everything by keyword: `path`, its own parameters,
-    `folder` with `index`, `storage_options` and `as_json`. It returns one of the exit codes above;
-    an error that it raises becomes a line on stderr and an exit code.
+    has the name of the verb, and receives a `VerbCall` and its own parameters by keyword. It
+    returns a report to print, or one of the exit codes above; an error that it raises becomes a
+    line on stderr and an exit code.
     """
 
-    def decorate(function: Callable[..., int]) -> click.Command:
+    def decorate(function: Callable[..., int | Report]) -> click.Command:
         own = vars(function).pop("__click_params__", [])
+
+        @wraps(function)
+        def called(**given: Any) -> int | Report:  # noqa: ANN401 (of click)
+            shared = (given.pop(name, None) for name in _SHARED)
+            return function(VerbCall(*shared), **given)
+
         formats = _format_options if (path if reads is None else reads) else ()
         chosen = [_index_option] if index else []
         for option in (json_option, storage_option, *formats, *chosen):
-            function = option(function)
-        shared = vars(function).pop("__click_params__")
-        params = [click.Argument(["path"])] * path + [*reversed([*shared, *own])]
-        return click.command(cls=cls, params=params, epilog=examples(*lines))(function)
+            called = option(called)
+        params = [*reversed([*vars(called).pop("__click_params__"), *own])]
+        params = [click.Argument(["path"])] * path + params
+        return click.command(cls=cls, params=params, epilog=examples(*lines))(called)
 
     return decorate
 

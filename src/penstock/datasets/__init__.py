@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     from penstock.datasets.columns._materialize import (
         ListedColumn,
         columns_of,
-        drop_columns_in,
         drop_columns_of,
         estimate_columns,
         files_of_entry,
-        list_columns_in,
         list_columns_of,
         missing_columns,
     )
@@ -106,8 +104,8 @@ __all__, __getattr__, __dir__ = facade(
         "_views": "Chosen fingerprint_of origins_of",
         "_vocabulary": "root_of vocabulary",
         "columns._materialize": (
-            "ListedColumn columns_of drop_columns_in drop_columns_of estimate_columns "
-            "files_of_entry list_columns_in list_columns_of missing_columns"
+            "ListedColumn columns_of drop_columns_of estimate_columns files_of_entry "
+            "list_columns_of missing_columns"
         ),
         "columns._materialized": "gone_columns has_columns known_bad knows_bad without_columns",
         "columns._place": "column_folders state_of",

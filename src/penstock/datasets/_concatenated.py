@@ -29,11 +29,6 @@ if TYPE_CHECKING:
     from penstock.datasets._source import Fields
 
 
-def concatenated(one: Source, other: Source) -> Concatenated:
-    """Return a view of the records of both, one after the other."""
-    return Concatenated([one, other])
-
-
 def schema_of(source: Source, paths: Collection[str]) -> pa.Schema:
     """Return the schema of a source, with at least the fields that paths lead to.
 
@@ -135,13 +130,10 @@ class Concatenated(Source):
     def _has_columns(self) -> bool:
         return any(one._has_columns for one in self.sources)
 
-    def location(self, which: int | np.ndarray) -> Location:
-        if isinstance(which, int) or not np.ndim(which):
-            one, number = self._of(int(which))
-            return one.location(number)
+    def _places(self, ids: np.ndarray) -> Location:
         places = {path: place for place, path in enumerate(self.files)}
         parts: list[np.ndarray] = []
-        shares, back = self._shares(self._numbers(which))
+        shares, back = self._shares(ids)
         for number, own in shares:
             one = self.sources[number]
             at = one.location(own)
@@ -153,14 +145,8 @@ class Concatenated(Source):
         return Location(files, offsets, sizes)
 
     def raw(self, which: int) -> bytes:
-        one, number = self._of(which)
-        return one.raw(number)
-
-    def _of(self, which: int) -> tuple[Source, int]:
-        """Return the source that a record comes from, and its number there."""
-        number = self._number(which)
-        place = int(np.searchsorted(self._starts, number, "right")) - 1
-        return self.sources[place], number - int(self._starts[place])
+        ((place, own),), _ = self._shares(np.array([self._number(which)]))
+        return self.sources[place].raw(int(own[0]))
 
     def _shares(self, ids: np.ndarray) -> tuple[list[tuple[int, np.ndarray]], np.ndarray]:
         """Return which numbers each source is asked for, and how the answers become the order.

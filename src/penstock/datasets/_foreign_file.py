@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from penstock._words import counted
-from penstock.datasets._source import Location, Source
+from penstock.datasets._source import Source
 from penstock.datasets.text._block_texts import BLOCK_BYTES, BlockText, plain_parts
 from penstock.datasets.text._texts import MappedText, RangedText
 from penstock.errors import ObjectNotFoundError, StaleIndexError
@@ -17,8 +17,6 @@ from penstock.storage import LocalStore, is_network
 
 if TYPE_CHECKING:
     from typing import Self
-
-    from numpy.typing import NDArray
 
     from penstock.datasets.text._texts import FileText
     from penstock.index import Found
@@ -55,10 +53,6 @@ class Reopened(Source, Generic[T]):
     def _open(self) -> T:
         """Open the files."""
 
-    @abstractmethod
-    def _places(self, ids: NDArray[np.int64]) -> Location:
-        """Return where each of some records lies."""
-
     def _opened(self) -> T:
         files = self._files
         if files is None:
@@ -80,15 +74,7 @@ class Reopened(Source, Generic[T]):
 
     @property
     def storage_options(self) -> StorageOptions:
-        """The options with which its files are read."""
         return self._options
-
-    def location(self, which: Any) -> Location:
-        """Return where a record lies, or each of an array of them."""
-        if np.ndim(which):
-            return self._places(self._numbers(which))
-        place = self._places(np.array([self._number(which)], np.int64))
-        return Location(self.files[int(place.file[0])], int(place.offset[0]), int(place.bytes[0]))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_files": None}

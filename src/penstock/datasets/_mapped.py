@@ -18,8 +18,6 @@ from penstock.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from penstock.storage import StorageOptions
-
 _AT_A_TIME = 1000
 """Records that a condition is asked for together."""
 
@@ -85,14 +83,6 @@ class Mapped(ObjectSource, OverSource):
     @property
     def reads_blocks(self) -> str:  # type: ignore[override]
         return next((one.reads_blocks for one in self._origins if one.reads_blocks), "")
-
-    @property
-    def decodes_in_processes(self) -> bool:  # type: ignore[override]
-        return any(one.decodes_in_processes for one in self._origins)
-
-    @property
-    def storage_options(self) -> StorageOptions:
-        return self._origins[0].storage_options
 
     @property
     def stream_files(self) -> dict[int, str]:

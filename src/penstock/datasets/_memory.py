@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import operator
 import os
 import re
 from collections.abc import Mapping
@@ -144,7 +145,10 @@ class _Numbered(Source):
 
     schema_is_complete = False
     ids: NDArray[np.int64]
-    _places: Callable[[], Places]
+    _units: Callable[[], Places]
+
+    def _number(self, which: Any) -> int:
+        return operator.index(which)
 
     def _numbers(self, ids: Any) -> NDArray[np.int64]:
         return np.asarray(ids, np.int64)
@@ -168,14 +172,12 @@ class _Numbered(Source):
     @property
     def files(self) -> list[str]:
         """The units that the records come from."""
-        return self._places()[0]
+        return self._units()[0]
 
-    def location(self, which: Any) -> Location:
-        names, units, numbers = self._places()
-        rows = self._rows(np.atleast_1d(which))
-        if np.ndim(which):
-            return Location(units[rows], numbers[rows], np.zeros(len(rows), np.int64))
-        return Location(names[units[rows[0]]], int(numbers[rows[0]]), 0)
+    def _places(self, ids: NDArray[np.int64]) -> Location:
+        _, units, numbers = self._units()
+        rows = self._rows(ids)
+        return Location(units[rows], numbers[rows], np.zeros(len(rows), np.int64))
 
 
 class RecordsAt(_Numbered, ListSource):
@@ -192,7 +194,7 @@ class RecordsAt(_Numbered, ListSource):
         places: Callable[[], Places] = _no_places,
     ) -> None:
         super().__init__(records)
-        self.ids, self._places = ids, places
+        self.ids, self._units = ids, places
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -222,7 +224,7 @@ class RowsAt(_Numbered, TableSource):
         places: Callable[[], Places] = _no_places,
     ) -> None:
         self._table = pa.Table.from_batches([batch])
-        self.ids, self._places = ids, places
+        self.ids, self._units = ids, places
 
     def _batch(self, ids: NDArray[np.int64], names: list[str]) -> pa.RecordBatch:
         return super()._batch(self._rows(ids), names)

@@ -45,20 +45,21 @@ def missing_fields(source: Source, paths: Iterable[str]) -> list[Missing]:
     there = [path for origin in origins for path in paths_in(origin.schema)] if missing else []
     # The search for similar names takes time for each field.
     hints = {path: f": {closest(path, there)}" for path in missing[:_HINTS]}
-    return [_missing(path, hints.get(path, "."), None not in found[path]) for path in missing]
-
-
-def _missing(path: str, hint: str, is_certain: bool) -> Missing:  # noqa: FBT001 (of `Missing`)
-    if is_certain:
-        return Missing(path, f"there is no field {path!r} in these records{hint}", is_certain)
-    return Missing(path, f"no record that was looked at has a field {path!r}{hint}", is_certain)
+    answers = []
+    for path in missing:
+        is_certain = None not in found[path]
+        fact = f"no record that was looked at has a field {path!r}"
+        fact = f"there is no field {path!r} in these records" if is_certain else fact
+        answers.append(Missing(path, fact + hints.get(path, "."), is_certain))
+    return answers
 
 
 def _has(source: Source, path: str, head_of: Callable[[Source], list[Any]]) -> bool | None:
     """Whether a source has a field; None where only reading all records can decide."""
     if isinstance(source, ListSource):
         is_part = isinstance(source, RecordsAt)  # Others may have it.
-        return _any_holds(source, path) or (None if is_part or not len(source) else False)
+        found = _any_holds(source, path) or _is_in(source.schema, path)
+        return found or (None if is_part or not len(source) else False)
     if source.schema_is_complete:
         return _is_in(source.schema, path)
     is_near = source.sample_index is not None and _any_holds(head_of(source), path)
@@ -107,17 +108,14 @@ def _may_lead(type_: pa.DataType, steps: Steps) -> bool:
 
 def _any_holds(records: Iterable[Any], path: str) -> bool:
     steps = steps_of(path)
-    return any(
-        isinstance(one, Mapping) and (path in one or _may_hold(one, steps)) for one in records
-    )
+    return any(isinstance(one, Mapping) and (path in one or _holds(one, steps)) for one in records)
 
 
-def _may_hold(value: object, steps: Steps) -> bool:
-    if not steps or value is None:
+def _holds(value: object, steps: Steps) -> bool:
+    if not steps:
         return True
     step, *rest = steps
     if step is LIST:
-        if not isinstance(value, list | tuple | np.ndarray):
-            return False
-        return not len(value) or any(_may_hold(item, tuple(rest)) for item in value)
-    return isinstance(value, Mapping) and step in value and _may_hold(value[step], tuple(rest))
+        is_list = isinstance(value, list | tuple | np.ndarray)
+        return is_list and any(_holds(item, tuple(rest)) for item in value)  # type: ignore[attr-defined]
+    return isinstance(value, Mapping) and step in value and _holds(value[step], tuple(rest))

@@ -72,13 +72,6 @@ class Once(Generic[T]):
         return Once, (self._find,)
 
 
-def kept_ids(
-    names: Sequence[str], length: int, find: Callable[[], list[np.ndarray]]
-) -> list[np.ndarray]:
-    """Return arrays of ascending record numbers below `length` (int64); see `kept_arrays`."""
-    return kept_arrays(names, find, partial(_mapped, length=length))
-
-
 def kept_arrays(
     names: Sequence[str],
     find: Callable[[], list[np.ndarray]],
@@ -123,13 +116,6 @@ def _only_finder(name: str) -> Iterator[None]:
             late = TimeoutError()
             stack.enter_context(only_one(locks / f"{name}.lock", _PATIENCE, late))
         yield
-
-
-def _mapped(path: Path, length: int) -> np.ndarray:
-    ids: np.ndarray = np.lib.format.open_memmap(path, mode="r")
-    if ids.dtype != np.int64 or ids.ndim != 1 or (len(ids) and not 0 <= ids[0] <= ids[-1] < length):
-        raise ValueError(f"it does not hold record numbers below {length}")
-    return ids
 
 
 def from_cache(path: Path, read: Callable[[Path], T]) -> T | None:

@@ -74,7 +74,7 @@ def open(  # noqa: A001, PLR0913 (the name that users type is penstock.open; opt
             raise OptionError(
                 f"cannot open {type(what).__qualname__}: expected a path, a pattern, a list of "
                 "paths or of dicts, an Arrow table, a data frame, or a dataset with len and "
-                "numbers."
+                "numbers. A DataLoader also takes records that only flow: penstock.stream."
             )
         if isinstance(what, list | tuple) and not what:
             _log.warning("an empty list was opened: there are no records, and no paths of any")
@@ -109,18 +109,18 @@ def open_found(
         has_place = found.format.has_index and found.index is not None
         chosen = {"index": found.index} if has_place else {}
         source: Source = opens(found.what, storage_options=found.options, **chosen)
-        return source
-    index = open_or_build(
-        found.listing,
-        found.scanner(made_with),
-        options=found.options,
-        index=found.index,
-        progress=progress,
-        given=found.given,
-        refresh=refresh,
-    )
-    records: Source = opens(index)
-    return records
+    else:
+        index = open_or_build(
+            found.listing,
+            found.scanner(made_with),
+            options=found.options,
+            index=found.index,
+            progress=progress,
+            given=found.given,
+            refresh=refresh,
+        )
+        source = opens(index)
+    return source
 
 
 def _are_paths(what: Any) -> bool:

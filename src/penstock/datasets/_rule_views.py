@@ -5,15 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from penstock._words import counted
 from penstock.datasets._arrow import lies_in_files
-from penstock.datasets._once import Once, kept_ids
+from penstock.datasets._once import Once, kept_arrays
 from penstock.datasets._views import Chosen, fingerprint_of
 from penstock.datasets.columns._place import state_of
 from penstock.errors import StaleIndexError
 
 if TYPE_CHECKING:
-    import numpy as np
+    from pathlib import Path
 
     from penstock.datasets._source import Source
 
@@ -53,7 +55,14 @@ class Rule(ABC):
             fingerprint_of("ids", self.fingerprint(part, known), str(self.length), state)
             for part in range(self.parts)
         ]
-        return kept_ids(names, self.length, self._search)
+        return kept_arrays(names, self._search, self._mapped)
+
+    def _mapped(self, path: Path) -> np.ndarray:
+        ids: np.ndarray = np.lib.format.open_memmap(path, mode="r")
+        is_inside = not len(ids) or 0 <= ids[0] <= ids[-1] < self.length
+        if ids.dtype != np.int64 or ids.ndim != 1 or not is_inside:
+            raise ValueError(f"it does not hold record numbers below {self.length}")
+        return ids
 
 
 class RuleView(Chosen):

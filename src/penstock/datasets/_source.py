@@ -84,7 +84,7 @@ class Source(AboutSource, ABC):
     """
 
     _SURFACE: ClassVar[dict[str, str]] = {
-        "__add__": "_concatenated.concatenated",
+        "__add__": "_concatenated.Concatenated",
         "__arrow_c_schema__": "_arrow.whole_schema",
         "__arrow_c_stream__": "_arrow.stream_of",
         "__repr__": "_display.text_of",
@@ -268,6 +268,13 @@ class Source(AboutSource, ABC):
 
     def location(self, which: Any) -> Location:
         """Return where a record lies, or each of an array of them."""
+        if np.ndim(which):
+            return self._places(self._numbers(which))
+        file, offset, size = self._places(np.array([self._number(which)], np.int64))
+        return Location(self.files[int(file[0])], int(offset[0]), int(size[0]))
+
+    def _places(self, ids: np.ndarray) -> Location:
+        """Return where each of some records lies."""
         raise OptionError(f"{type(self).__name__} has records in memory, which lie in no file.")
 
     def raw(self, which: int) -> bytes:
@@ -374,7 +381,7 @@ class Source(AboutSource, ABC):
         """Return a view of the records of both, one after the other."""
         if not isinstance(other, Source):
             return NotImplemented
-        view: Source = self._later("__add__")(self, other)
+        view: Source = self._later("__add__")([self, other])
         return view
 
     def __repr__(self) -> str:

@@ -50,7 +50,17 @@ class Parts(tuple["Source", ...]):  # noqa: SLOT001 (a tuple has no slots to giv
         return Parts, (tuple(self), self.names)
 
 
-def split(source: Source, by: str | None, seed: int, shares: Mapping[str, float]) -> Parts:
+class SplitPart(RuleView):
+    """One part of a split."""
+
+
+def split(
+    source: Source,
+    by: str | None,
+    seed: int,
+    shares: Mapping[str, float],
+    kind: type[SplitPart] = SplitPart,
+) -> Parts:
     """Return views of disjoint parts that cover all records, one a share, in the order named.
 
     A record goes where a hash of its number falls, or a hash of its field `by`; all records
@@ -59,7 +69,7 @@ def split(source: Source, by: str | None, seed: int, shares: Mapping[str, float]
     """
     bounds = _bounds(shares)
     division = Division(source, by, operator.index(seed), bounds)
-    parts = Parts([SplitPart(source, division, number) for number in range(len(shares))], shares)
+    parts = Parts([kind(source, division, number) for number in range(len(shares))], shares)
     if by is not None:
         # A field that is not there, or is no key, is an error of this call and not of a later one.
         len(parts[0])
@@ -121,10 +131,6 @@ class Division(Rule):
             yield key_hashes(array, key, self._by)
         if self.length and not is_known:
             refuse_unknown(self.source, self._by)
-
-
-class SplitPart(RuleView):
-    """One part of a split."""
 
 
 def key_hashes(array: pa.Array, key: int, path: str) -> np.ndarray:

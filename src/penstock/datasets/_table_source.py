@@ -202,16 +202,12 @@ class ArrowSink(io.RawIOBase):
 
     def __init__(self, take: Callable[[memoryview], object]) -> None:
         super().__init__()
-        self._take, self._position = take, 0
+        self._take = take
 
     def writable(self) -> bool:
         return True
 
-    def tell(self) -> int:
-        return self._position
-
     def write(self, data: Any) -> int:
         with memoryview(data) as view:
             self._take(view)
-            self._position += view.nbytes
             return view.nbytes

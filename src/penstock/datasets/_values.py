@@ -25,7 +25,7 @@ from penstock.datasets.columns._units import RecordsUnit, cut, stretches
 from penstock.datasets.fields._paths import is_listlike, type_at
 from penstock.datasets.where._where import ONLY_LENGTHS, lengths_in, plain
 from penstock.decode import keep_pandas_out, read_around_bad
-from penstock.errors import MalformedLineError, OptionError
+from penstock.errors import BadRecordsError, MalformedLineError, OptionError
 from penstock.storage import HiddenFolder, cache_directory
 from penstock.work import Shared, UnitResults, run_units, viewed
 
@@ -62,12 +62,17 @@ def values_of(source: Source, what: str, dtype: DTypeLike = np.int64) -> NDArray
     """
     type_ = np.dtype(dtype)
     _refuse_without(source, what)
-    if not lies_in_files(source):
-        return _found(source, what, type_, "")
-    facts = (source.fingerprint, state_of(source), what, type_.str)
-    key = fingerprint_of("values", str(_VERSION), *facts)
-    mapped = partial(_mapped, kind=type_.kind, length=len(source))
-    return kept_arrays([key], lambda: [_found(source, what, type_, key)], mapped)[0]
+    try:
+        if not lies_in_files(source):
+            return _found(source, what, type_, "")
+        facts = (source.fingerprint, state_of(source), what, type_.str)
+        key = fingerprint_of("values", str(_VERSION), *facts)
+        mapped = partial(_mapped, kind=type_.kind, length=len(source))
+        return kept_arrays([key], lambda: [_found(source, what, type_, key)], mapped)[0]
+    except BadRecordsError as why:
+        numbers = "whole numbers" if type_.kind == "i" else "numbers"
+        why.advise(f"Name a field of {numbers}, or give an array of them in place of {what!r}.")
+        raise
 
 
 def _mapped(path: Path, kind: str, length: int) -> NDArray[Any]:
@@ -81,16 +86,13 @@ def _refuse_without(source: Source, what: str) -> None:
     """Raise for a field that no record has, or that has no such number."""
     found = _LENGTH.fullmatch(what)
     if found and not found[1]:
+        lacks = ""
         if not source.is_tokens and not source.files:
-            raise OptionError(
-                f"{what!r}: records in memory have no length that an index knows. Name a field: "
-                "'len(text)'."
-            )
-        if not source.is_tokens and len(source) and not source.location(0).bytes:
-            raise OptionError(
-                f"{what!r}: rows of {source.files[0]} have no bytes of their own. Name a field: "
-                "'len(text)'."
-            )
+            lacks = "records in memory have no length that an index knows"
+        elif not source.is_tokens and len(source) and not source.location(0).bytes:
+            lacks = f"rows of {source.files[0]} have no bytes of their own"
+        if lacks:
+            raise OptionError(f"{what!r}: {lacks}. Name a field: 'len(text)'.")
         return
     name = found[1] if found else what
     for missing in missing_fields(source, [name]) if len(source) else ():

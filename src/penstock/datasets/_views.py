@@ -93,10 +93,8 @@ class OverSource(Source):
     def blocks(self) -> np.ndarray:
         return self.source.blocks
 
-    def location(self, which: int | np.ndarray) -> Location:
-        if isinstance(which, int) or not np.ndim(which):
-            return self.source.location(int(self._chosen(np.array([self._number(which)]))[0]))
-        return self.source.location(self._chosen(self._numbers(which)))
+    def _places(self, ids: np.ndarray) -> Location:
+        return self.source.location(self._chosen(ids))
 
     def raw(self, which: int) -> bytes:
         return self.source.raw(int(self._chosen(np.array([self._number(which)]))[0]))

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from penstock.decode._assemble import empty_batch
     from penstock.decode._bad_rows import OF_A_RECORD, bad_rows, read_around_bad
     from penstock.decode._columns import HOLDS_ALL
-    from penstock.decode._fit import fit_batch, refuse_bad_texts, uuids_as_texts
+    from penstock.decode._fit import bad_texts, fit_batch, refuse_bad_texts, uuids_as_texts
     from penstock.decode._inferring import InferringDecoder
     from penstock.decode._pandas import keep_pandas_out
     from penstock.decode._records import OnBad, decode_as_json, decode_fast, decode_line
@@ -33,7 +33,7 @@ __all__, __getattr__, __dir__ = facade(
         "_assemble": "empty_batch",
         "_bad_rows": "OF_A_RECORD bad_rows read_around_bad",
         "_columns": "HOLDS_ALL",
-        "_fit": "fit_batch refuse_bad_texts uuids_as_texts",
+        "_fit": "bad_texts fit_batch refuse_bad_texts uuids_as_texts",
         "_inferring": "InferringDecoder",
         "_pandas": "keep_pandas_out",
         "_records": "OnBad decode_as_json decode_fast decode_line",

@@ -16,7 +16,7 @@ def as_records(batch: pa.RecordBatch, numbers: NDArray[np.int64]) -> list[dict[s
     """Return the rows of a batch as Python has them.
 
     `numbers` are their record numbers, int64[rows], for the error about a value that Python does
-    not have: text that is no UTF-8, a date beyond the year 9999, nanoseconds without pandas.
+    not have: text that is not UTF-8, a date beyond the year 9999, nanoseconds without pandas.
 
     >>> import pyarrow as pa, numpy as np
     >>> as_records(pa.record_batch({"a": [1, 2], "b": ["x", None]}), np.arange(2))
@@ -40,6 +40,8 @@ def as_values(column: pa.Array, name: str, numbers: NDArray[np.int64]) -> list[A
             (int(number) for number, value in zip(numbers, column, strict=True) if _is_odd(value)),
             int(numbers[0]),
         )
+        if isinstance(why, UnicodeError):
+            raise bad_text(name, record) from None
         raise SchemaMismatchError(
             f"record {record:,}: field {name!r} holds a value of type {column.type} that Python "
             f"cannot express: {why}. Leave the field out, or read it as Arrow with another type: "
@@ -48,6 +50,16 @@ def as_values(column: pa.Array, name: str, numbers: NDArray[np.int64]) -> list[A
             record=record,
         ) from None
     return values
+
+
+def bad_text(name: str, record: int) -> SchemaMismatchError:
+    """Return the error about a text that is not UTF-8, which files of other tools may hold."""
+    return SchemaMismatchError(
+        f"record {record:,}: field {name!r} holds text that is not UTF-8.",
+        remedy="Ask for binary in place of string, or write the text again as UTF-8.",
+        field=name,
+        record=record,
+    )
 
 
 def as_shown(value: pa.Scalar) -> object:

@@ -6,7 +6,8 @@ are never parsed as numbers. Arrow's own casts are more generous.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock._words import counted
-from penstock.decode._as_records import as_shown
+from penstock.decode._as_records import as_shown, bad_text
 from penstock.decode._assemble import (
     LISTS,
     STRINGS,
@@ -122,27 +123,23 @@ def uuids_as_texts(array: pa.Array) -> pa.Array:
 
 
 def refuse_bad_texts(batch: pa.RecordBatch, numbers: NDArray[np.int64]) -> None:
-    """Raise where a text is not UTF-8, which files of other tools may hold."""
+    """Raise where a text is not UTF-8."""
+    for row, name in bad_texts(batch):
+        raise bad_text(name, int(numbers[row]))
+
+
+def bad_texts(batch: pa.RecordBatch) -> Iterator[tuple[int, str]]:
+    """Yield the row and the field of each value with text that is not UTF-8."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        row = _bad_text(column) if _holds_texts(column.type) else None
-        if row is not None:
-            raise SchemaMismatchError(
-                f"record {numbers[row]:,}: field {name!r} holds text that is not UTF-8.",
-                remedy="Ask for binary in place of string, or write the text again as UTF-8.",
-                field=name,
-                record=int(numbers[row]),
-            )
+        if _holds_texts(column.type) and not _are_texts(column):
+            found = bad_rows(len(column), partial(_check_texts, column), (ValueError,))
+            yield from ((row, name) for row, _ in found)
 
 
-def _bad_text(column: pa.Array) -> int | None:
-    def check(start: int, stop: int) -> None:
-        # Taken, not sliced: the items of nested values are checked as a whole.
-        if not _are_texts(column.take(pa.array(range(start, stop)))):
-            raise ValueError
-
-    if _are_texts(column):
-        return None
-    return next((row for row, _ in bad_rows(len(column), check, (ValueError,))), None)
+def _check_texts(column: pa.Array, start: int, stop: int) -> None:
+    # Taken, not sliced: the items of nested values are checked as a whole.
+    if not _are_texts(column.take(pa.array(range(start, stop)))):
+        raise ValueError
 
 
 def _are_texts(array: pa.Array) -> bool:

@@ -146,14 +146,15 @@ def _named_format(
         if found is None:
             raise OptionError(f"format={name!r}: {listing.named[0]} holds no {row.title}.")
         return found
-    files = [found for found in listing.files if row.names(found.entry.name)]
+    files = [one for one in listing.files if row.names(one.entry.name)]
+    others = [one for one in listing.files if not row.names(one.entry.name)]
     if listing.folder is None or not files:
-        files = listing.files
+        files, others = listing.files, []
     if not files:
         text = f"{listing.named[0]} holds no files with records."
         return replace(at_path, trouble=ObjectNotFoundError(text, path=listing.named[0]))
     each = what if all(row.names(one.entry.name) for one in files) else [one.path for one in files]
-    return replace(at_path, what=each, listing=replace(listing, files=files))
+    return replace(at_path, what=each, listing=replace(listing, files=files), others=others)
 
 
 def _detected(
@@ -250,15 +251,14 @@ def _of_records(at_path: Detected) -> Detected:
     """Return the format of the files with records."""
     listing = at_path.listing
     is_chosen = listing.folder is None and not listing.is_pattern
+    chosen = frozenset(listing.named if is_chosen else ())  # Files, and in a list also folders.
     groups: dict[Format, list[Found]] = {row: [] for row in record_formats()}
-    endings = [
-        (row.endings if is_chosen else row.sure_endings, group) for row, group in groups.items()
-    ]
     others: list[Found] = []
     for found in listing.files:  # Of which there may be millions.
         name = without_query(found.entry.name).lower()
-        for ends, group in endings:
-            if name.endswith(ends):
+        is_named = is_chosen and found.path in chosen
+        for row, group in groups.items():
+            if name.endswith(row.endings if is_named else row.sure_endings):
                 group.append(found)
                 break
         else:
@@ -280,9 +280,10 @@ def _of_records(at_path: Detected) -> Detected:
     if more:
         trouble = _several_formats(present, listing)
         others += [one for row in more for one in present[row]]
-    elif others and is_chosen:
-        text = f"{others[0].path} is named beside {files[0].path}, but is another format."
-        trouble = OptionError(text)
+    for other in others:
+        if other.path in chosen and not more:
+            text = f"{other.path} is named beside {files[0].path}, but is another format."
+            trouble = OptionError(text)
     return replace(
         at_path,
         format=row if more else _told_by_bytes(row, files),
@@ -332,6 +333,6 @@ def _without_records(at_path: Detected) -> Detected:
         )
     else:
         text = f"cannot tell what {first.path} holds: its name ends in none of {known_endings()}."
-        other = OptionError(text)
+        other = OptionError(text, remedy="Name it by format= (--format), as in format='csv'.")
     kept = listing if listing.folder is None else replace(listing, files=[])
     return replace(at_path, listing=kept, trouble=problem or other, problem=problem)

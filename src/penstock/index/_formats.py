@@ -133,7 +133,7 @@ ARRAY = Format(
     first_bytes=(b"[",),
     scanner="penstock.index._array:ArrayScanner",
     has_index=True,
-    check="penstock.cli.check._elements:array_parts",
+    check="penstock.cli.check._tables:array_parts",
 )
 """Each element of an array is a record. Of `.json` files, the first byte says which they are."""
 
@@ -172,7 +172,7 @@ FORMATS: list[Format] = [
         "Arrow IPC",
         "penstock.datasets.tables._rows:ArrowRows",
         suffixes=(".arrow", ".feather", ".ipc"),
-        first_bytes=(b"ARROW1", b"FEA1"),
+        first_bytes=(b"ARROW1", b"FEA1", b"\xff\xff\xff\xff"),
         head="penstock.tables._ipc:read_ipc",
         check=_UNITS,
     ),

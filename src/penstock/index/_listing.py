@@ -137,7 +137,9 @@ def list_again(
 
     The first of `endings` that all names have chooses among the files of a folder or a pattern.
     """
-    names = [without_query(found.entry.name).lower() for found in listing.files]
+    named = frozenset(listing.named)
+    below = [found.entry.name for found in listing.files if found.path not in named]
+    names = [without_query(name).lower() for name in below]
     fitting = (ends for ends in endings if all(name.endswith(ends) for name in names))
     chosen = next(fitting, ())  # Else the first bytes said what they are.
     return replace(listing, files=list_files(listing.named, chosen, options).files)

@@ -29,10 +29,11 @@ class Changes(NamedTuple):
 
     def text(self) -> str:
         """Return the changes in a few words."""
-        many = {"new": len(self.new), "longer": len(self.grown), "other": len(self.changed)}
-        counts = [f"{count:,} {word}" for word, count in many.items() if count]
+        many = {"new": len(self.new), "longer": len(self.grown), "changed": len(self.changed)}
+        verbs = ("is", "are")
+        counts = [f"{counted(n, 'file', verbs)} {word}" for word, n in many.items() if n]
         path, what = self.changed[0] if self.changed else ("", "")
-        return f"files since it was indexed: {', '.join(counts)}" + (path and f" ({path}: {what})")
+        return f"since it was indexed, {', '.join(counts)}" + (path and f" ({path}: {what})")
 
 
 def changes(listing: Listing, meta: Meta) -> Changes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import datetime as dt
 import decimal
 import enum
 import json
@@ -152,6 +153,9 @@ def _convert(value: object) -> object:
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if _is_numpy(value):
         return _numpy_value(value)
+    if isinstance(value, dt.date):
+        text = value.isoformat()  # Of a subclass: pandas has nanoseconds, and NaT for null.
+        return None if text == "NaT" else text
     raise TypeError
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -13,22 +15,31 @@ from penstock.datasets import open as open_source
 from penstock.errors import OptionError
 from penstock.schema._nodes import ValueState, check_count
 from penstock.schema._statistics import agreed
+from penstock.schema._tree import Address
 from penstock.schema._values import in_order_of_appearance, key_label
-from penstock.schema.leaves._number import Number
 from penstock.work import Bar
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
+    from penstock.schema._arrays import LeafArrays
     from penstock.schema._schema import Schema
-    from penstock.schema._tree import Address
 
 _TOGETHER = 4096
 
 
+@runtime_checkable
+class HasTraining(Protocol):
+    """A data module."""
+
+    def training_records(self) -> tuple[Schema, Any]:
+        """Return the schema of the model, and a source or an iterator of the records."""
+
+
 def fit_vocabulary(
-    schema: Schema,
-    source: Any,
+    schema: Schema | HasTraining,
+    source: Any = None,
     *,
     min_count: int = 1,
     order: Literal["frequency", "first"] = "frequency",
@@ -39,8 +50,9 @@ def fit_vocabulary(
     Every process that does so over the same records has the same result.
 
     Args:
-        schema: Its vocabularies and statistics begin anew.
-        source: A source, or anything that `penstock.open` takes.
+        schema: Its vocabularies and statistics begin anew. Or a data module, whose observations
+            of training its model's schema learns from.
+        source: A source, or anything that `penstock.open` takes; not with a data module.
         min_count: How often a label has to occur to be part of a vocabulary.
         order: "frequency" numbers the most frequent label first, equal ones by their text;
             "first" numbers labels as records have them.
@@ -49,27 +61,18 @@ def fit_vocabulary(
     check_count("fit_vocabulary", "min_count", min_count)
     if order not in ("frequency", "first"):
         raise OptionError(f"fit_vocabulary: order={order!r}: expected 'frequency' or 'first'.")
-    opened = source if isinstance(source, Source) else open_source(source)
-    train = schema.for_split("train")
-    _, bound = train.bind(opened)
+    if isinstance(schema, HasTraining):
+        schema, source = schema.training_records()
     words = schema.interprocess_encoding_context
     counts: dict[Address, Counter[Any]] = {address: Counter() for address in words}
     schema.reset()
-    with Bar(len(opened), what="fitting", unit="records") as progress:
-        for start in range(0, len(opened), _TOGETHER):
-            ids = np.arange(start, min(start + _TOGETHER, len(opened)))
-            arrays = bound.read_arrays(opened, BatchPosition(0, 0, ids, ids))
-            for address, leaf in schema.hyperparameters.active_requests.items():
-                one = arrays[address]
-                if address in counts:
-                    codes = one.content["codes"].reshape(-1)
-                    found = np.bincount(codes[codes >= 0], minlength=len(one.labels))
-                    for code in in_order_of_appearance(codes, len(one.labels)):
-                        counts[address][one.labels[code]] += int(found[code])
-                elif isinstance(leaf, Number):
-                    valued = one.state == ValueState.valued
-                    schema.statistics[address].update(one.content[""][valued])
-            progress.add(len(ids))
+    for arrays in _arrays(schema.for_split("train"), source):
+        for address, one in arrays.items():
+            if address in counts:
+                _add_labels(counts[Address(address)], one)
+            elif address in schema.statistics:
+                valued = one.state == ValueState.valued
+                schema.statistics[Address(address)].update(one.content[""][valued])
     for numbers in schema.statistics.values():
         # Every rank that makes this pass has seen the same: none has values of its own to share.
         numbers.load_state_dict(agreed([numbers.state_dict()]))
@@ -80,3 +83,25 @@ def fit_vocabulary(
         words[address].load_snapshot([*map(key_label, kept)])
         words[address].is_frozen = freeze
     return {address: len(vocabulary) for address, vocabulary in words.items()}
+
+
+def _add_labels(counts: Counter[Any], leaf: LeafArrays) -> None:
+    codes = leaf.content["codes"].reshape(-1)
+    found = np.bincount(codes[codes >= 0], minlength=len(leaf.labels))
+    for code in in_order_of_appearance(codes, len(leaf.labels)):
+        counts[leaf.labels[code]] += int(found[code])
+
+
+def _arrays(schema: Schema, source: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the arrays of all records of a source, or of an iterator of records."""
+    if isinstance(source, Iterator):
+        while records := list(islice(source, _TOGETHER)):
+            yield from _arrays(schema, records)
+        return
+    opened = source if isinstance(source, Source) else open_source(source)
+    _, bound = schema.bind(opened)
+    with Bar(len(opened), what="fitting", unit="records") as progress:
+        for start in range(0, len(opened), _TOGETHER):
+            ids = np.arange(start, min(start + _TOGETHER, len(opened)))
+            yield bound.read_arrays(opened, BatchPosition(0, 0, ids, ids))
+            progress.add(len(ids))

@@ -41,6 +41,7 @@ T = TypeVar("T")
 _VERSIONS = ("ETag", "etag", "content_hash", "md5Checksum", "blob_id", "sha", "hex", "CRC")
 _TIMES = ("mtime", "LastModified", "last_modified", "modified", "updated", "date_time", "created")
 """What file systems call the version of a file, and its time; some have neither."""
+_BROKEN = (BrokenPipeError, ConnectionAbortedError, ConnectionRefusedError, ConnectionResetError)
 _TOP = re.compile(r"(/?)\.(?:/|$)")
 _KINDS: tuple[tuple[type[Exception], type[StorageError], int], ...] = (
     (FileNotFoundError, ObjectNotFoundError, errno.ENOENT),
@@ -172,7 +173,7 @@ class FsspecStore(ReadOnly):
         except Exception as failure:  # noqa: BLE001 (implementations have classes of their own)
             text = self.options.redact(str(failure)).partition("\n")[0]
             kind, number = next((k, n) for of, k, n in _KINDS if isinstance(failure, of))
-            why = f"{type(failure).__name__}: {text}"
+            why = f"{type(failure).__name__}: {text.rstrip('.')}"
             path = what.partition(" (bytes ")[0]
             error = kind(f"cannot {verb} {what}: {why}.", path=path, errno=number)
         # Raised here, without a context: the text of others may repeat secrets.
@@ -221,7 +222,8 @@ class FsspecFile:
 
 
 def _is_passing(failure: Exception) -> bool:
-    return isinstance(failure, ConnectionError)
+    # Others are no failures of a connection, such as that of a hub that is to work offline.
+    return isinstance(failure, _BROKEN)
 
 
 def _seconds(when: Any) -> float:  # noqa: ANN401 (each file system has its own)

@@ -116,7 +116,7 @@ def object_error(
         reason = _NETWORK.get(network[1], "the connection failed") if network else ""
         if network and network[1] == "Timeout":
             kind = StorageTimeoutError
-        why = f"{reason or said.strip() or first_line}"
+        why = reason or said.strip(" ()") or first_line
         if is_passing(failure):
             seconds = f"{options.retry_timeout:g} s"
             why += f"; given up after {seconds} of trying (storage option retry_timeout)"

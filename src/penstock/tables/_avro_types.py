@@ -42,7 +42,8 @@ def arrow_schema(schema: Any, named: dict[str, Any]) -> pa.Schema:  # noqa: ANN4
     """
     type_ = _Types(named).arrow(schema, "")
     if not pa.types.is_struct(type_) or not type_.num_fields:
-        raise SchemaMismatchError(f"its records are {type_}, and have no fields. Write some.")
+        text = f"its records are {type_}, and have no fields. Write it again with named fields."
+        raise SchemaMismatchError(text)
     return pa.schema(list(type_))
 
 

@@ -45,11 +45,13 @@ _LEAST_WIDTH = 8
 _MOST_ROWS = 1 << 40
 _NOT_SUPPORTED = re.compile(
     "not (yet )?implemented|not supported|unsupported|not built|unknown encoding|only supports|"
-    "must be annotated|cannot be applied|can only annotate|bit width must|precision out of range",
+    "must be annotated|cannot be applied|can only annotate|bit width must|precision out of range|"
+    "range exactly representable",
     re.IGNORECASE,
 )
 _LARGE = re.compile("offset overflow|chunked array outputs")
 """What Arrow says of texts of more than 2 GiB, flat and nested."""
+_NOT_UTF_8 = re.compile("utf-?8", re.IGNORECASE)
 _NOT_READ = f"pyarrow {pa.__version__} does not support its contents"
 _WRITE_AGAIN = "Write the file again with other types, encodings or compression"
 _OR_DAMAGED = "If the program that wrote it does not read it either, it is damaged."
@@ -124,6 +126,9 @@ class TableHead(ABC):
         elif _LARGE.search(said):
             fact += "a column of it has more than 2 GiB of text: "
             remedy = f"Write the file again with smaller {plural(self.unit)}{leave_out}."
+        elif _NOT_UTF_8.search(said):
+            kind = CorruptFileError
+            remedy = f"Write the file again with text in UTF-8, or as binary{leave_out}."
         elif is_not_supported(said):
             fact += f"{_NOT_READ}: "
             remedy = f"{_WRITE_AGAIN}{leave_out}. {_OR_DAMAGED}"

@@ -1,6 +1,8 @@
-"""Arrow IPC files, which Feather files are since version 2: the footer finds record batches.
+"""Arrow IPC: files, which Feather is since version 2, and streams, which `datasets` writes.
 
-https://arrow.apache.org/docs/format/Columnar.html#ipc-file-format
+The footer of a file finds its record batches; those of a stream are found by going through it.
+
+https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import hashlib
 import struct
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     """Of messages: the first byte, bytes of the metadata, bytes of the body behind them."""
 
 _MAGIC, _VERSION_1, _STREAM = b"ARROW1", b"FEA1", b"\xff\xff\xff\xff"
+_CLOSED = _STREAM + bytes(4)
 _PREFIX = 8
 """Bytes before the metadata of a message."""
 _LEAST_BYTES = 24
@@ -48,18 +51,20 @@ _DICTIONARIES, _BATCHES = 2, 3
 """Fields of the footer."""
 _KIND, _HEADER, _BODY = 1, 2, 3
 """Fields of a message."""
-_IS_DICTIONARY, _IS_BATCH = 2, 3
+_IS_SCHEMA, _IS_DICTIONARY, _IS_BATCH = 1, 2, 3
 _DATA = 1
 """Field of a dictionary: its values, as a record batch."""
 _ROWS, _NODES, _BUFFERS, _COMPRESSION = 0, 1, 2, 3
 """Fields of a record batch."""
+_MESSAGE_BYTES = 4 << 10
+"""Bytes in which the metadata of most messages lie."""
 _SPAN = 64 << 20
 """Bytes of a remote file in which the metadata of batches are read at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class IpcHead(TableHead):
-    """The footer of a file, and what the metadata of its batches say."""
+    """The footer of a file or the schema of a stream, and what the metadata of batches say."""
 
     unit: ClassVar = "record batch"
 
@@ -67,13 +72,14 @@ class IpcHead(TableHead):
     are_packed: NDArray[np.bool_]
     """Which batches are compressed."""
     held: list[tuple[int, bytes]]
-    """Footer and dictionaries, by their places; without dictionaries where the file is mapped."""
+    """Footer, or schema, and dictionaries, by their places; without those of a mapped file."""
+    is_stream: bool
 
     def _columns(
         self, file: OpenFile, unit: int, schema: pa.Schema, *, at_once: bool
     ) -> pa.RecordBatch:
         start, head, body = self.batches[unit]
-        whole, part, wanted = map_of(file), file, []
+        whole, part, wanted = None if self.is_stream else map_of(file), file, []
         if whole is None:
             part = HeldRanges(file, [(start, head + body)], self.held)
         message = _header(part.read_at(start, head), body, _IS_BATCH)
@@ -82,16 +88,24 @@ class IpcHead(TableHead):
             # Of plain batches Arrow would copy the fields that are named.
             wanted = [self.schema.names.index(name) for name in schema.names]
         options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=wanted)
-        source: Any = SeekableFile(part) if whole is None else pa.py_buffer(whole)
-        batch = pa.ipc.open_file(source, options=options).get_batch(unit).select(schema.names)
+        if self.is_stream:
+            before = [data for at, data in self.held if at < start]
+            data = b"".join([*before, part.read_at(start, head + body)])
+            batch = pa.ipc.open_stream(data, options=options).read_next_batch()
+        else:
+            source: Any = SeekableFile(part) if whole is None else pa.py_buffer(whole)
+            batch = pa.ipc.open_file(source, options=options).get_batch(unit)
+        batch = batch.select(schema.names)
         batch.validate(full=True)  # Offsets and codes are input, too.
         return batch
 
 
 def read_ipc(file: OpenFile, remember: Remember) -> IpcHead:
-    """Read footer, dictionaries and the metadata of all batches."""
+    """Read footer or schema, dictionaries and the metadata of all batches."""
     ends = read_ends(file)
     begin = ends.held[0][1]
+    if begin.startswith(_STREAM):
+        return _read_stream(file, remember, b"".join(data for _, data in ends.held))
     _refuse_others(file, begin)
     if file.size < _LEAST_BYTES:
         raise DamagedHeadError(f"it has {file.size:,} bytes, too few")
@@ -107,14 +121,46 @@ def read_ipc(file: OpenFile, remember: Remember) -> IpcHead:
     footer = FlatTable(end)
     batches = _places(file, footer, _BATCHES)
     dictionaries = _places(file, footer, _DICTIONARIES)
-    empty = pa.RecordBatch.from_arrays([pa.nulls(0, one) for one in schema.types], schema=schema)
-    like = FlatTable(empty.serialize().to_pybytes()[_PREFIX:]).table(_HEADER)
-    find = partial(_facts, batches=batches, nodes=len(like.vector(_NODES, _PAIR)))
+    find = partial(_facts, batches=batches, nodes=_nodes(schema))
     is_mapped = map_of(file) is not None
     facts = np.frombuffer(find(file) if is_mapped else remember(find), "<i8")
-    rows, packed = facts.reshape(len(batches), 2).T
     also = [(start, head + body) for start, head, body in dictionaries if not is_mapped]
     part = HeldRanges(file, also, [(at, end)])
+    known = _Known(schema, batches, facts.reshape(len(batches), 2), dictionaries, begin + end)
+    return _made(known, part, is_mapped=is_mapped, is_stream=False)
+
+
+def _read_stream(file: OpenFile, remember: Remember, ends: bytes) -> IpcHead:
+    """Read the schema, and go through all messages; `ends` tell versions of the file apart."""
+    message, body = _message(file, 0)
+    _header(message, body, _IS_SCHEMA)
+    schema = pa.ipc.read_schema(pa.py_buffer(message))
+    find = partial(_messages, nodes=_nodes(schema))
+    found = find(file) if map_of(file) is not None else remember(find)
+    messages = np.frombuffer(found, "<i8").reshape(-1, 6)
+    if messages.min(initial=0) < 0 or messages[:, 1:4].sum(axis=1).max(initial=0) > file.size:
+        raise DamagedHeadError("the places of its batches that are kept are not its own")
+    batches = messages[messages[:, 0] == _IS_BATCH]
+    dictionaries = messages[messages[:, 0] == _IS_DICTIONARY, 1:4].tolist()
+    also = [(start, head + body) for start, head, body in dictionaries]
+    part = HeldRanges(file, also, [(0, message)])
+    marked = ends + bytes(found)
+    known = _Known(schema, batches[:, 1:4].tolist(), batches[:, 4:], dictionaries, marked)
+    return _made(known, part, is_mapped=False, is_stream=True)
+
+
+class _Known(NamedTuple):
+    schema: pa.Schema
+    batches: Places
+    facts: NDArray[np.int64]
+    """Of batches: rows, and whether it is compressed, int64[batches, 2]."""
+    dictionaries: Places
+    marked: bytes
+
+
+def _made(known: _Known, part: HeldRanges, *, is_mapped: bool, is_stream: bool) -> IpcHead:
+    schema, batches, facts, dictionaries, marked = known
+    rows, packed = facts.T
     for number, place in enumerate(dictionaries):
         start, head, body = place
         found = _header(part.read_at(start, head), body, _IS_DICTIONARY).table(_DATA)
@@ -124,12 +170,13 @@ def read_ipc(file: OpenFile, remember: Remember) -> IpcHead:
         schema=schema,
         unit_rows=rows,
         unit_bytes=sizes * (1 + 3 * packed),
-        mark=hashlib.blake2b(begin + end, digest_size=8).hexdigest(),
+        mark=hashlib.blake2b(marked, digest_size=8).hexdigest(),
         weight=sum(len(data) for _, data in part.held) + 100 * len(batches),
         is_mapped=is_mapped and not packed.any(),
         batches=batches,
         are_packed=packed > 0,
         held=part.held,
+        is_stream=is_stream,
     )
 
 
@@ -140,15 +187,15 @@ def _refuse_others(file: OpenFile, begin: bytes) -> None:
             "pyarrow.feather.write_feather(pyarrow.feather.read_table(OLD), NEW)",
             path=file.path,
         )
-    if begin.startswith(_STREAM):
-        raise UnsupportedFileError(
-            f"{file.path} is a stream of Arrow IPC, which has no list of its batches. Write it "
-            "again as a file: pyarrow.feather.write_feather(pyarrow.ipc.open_stream(OLD)"
-            ".read_all(), NEW)",
-            path=file.path,
-        )
     if not begin.startswith(_MAGIC):
         raise DamagedHeadError(f"it begins with {begin[:6]!r} instead of {_MAGIC!r}")
+
+
+def _nodes(schema: pa.Schema) -> int:
+    """Return how many nodes a batch has: its columns, and what lies inside of them."""
+    empty = pa.RecordBatch.from_arrays([pa.nulls(0, one) for one in schema.types], schema=schema)
+    like = FlatTable(empty.serialize().to_pybytes()[_PREFIX:]).table(_HEADER)
+    return len(like.vector(_NODES, _PAIR))
 
 
 def _places(file: OpenFile, footer: FlatTable, field: int) -> Places:
@@ -160,23 +207,55 @@ def _places(file: OpenFile, footer: FlatTable, field: int) -> Places:
 
 
 def _facts(file: OpenFile, batches: Places, *, nodes: int) -> bytes:
-    """Return rows of each batch, and whether it is compressed, as int64[batches, 2].
-
-    A batch has so many `nodes`: its columns, and what lies inside of them.
-    """
-    facts = []
-    for message, (_, _, body) in zip(_metadata(file, batches), batches, strict=True):
-        batch = _header(message, body, _IS_BATCH)
-        rows = batch.integer(_ROWS, "<q")
-        found = batch.vector(_NODES, _PAIR)["first"]
-        first = found[:1].tolist()
-        if len(found) != nodes or first != [rows][:nodes]:
-            raise ValueError(
-                f"a batch claims {rows:,} rows, its first column {first}, and it has "
-                f"{len(found):,} of {nodes:,} columns, nested ones counted"
-            )
-        facts.append((rows, batch.place(_COMPRESSION) > 0))
+    """Return rows of each batch, and whether it is compressed, as int64[batches, 2]."""
+    facts = [
+        _fact(message, body, nodes)
+        for message, (_, _, body) in zip(_metadata(file, batches), batches, strict=True)
+    ]
     return np.array(facts, "<i8").tobytes()
+
+
+def _fact(message: bytes, body: int, nodes: int) -> tuple[int, int]:
+    batch = _header(message, body, _IS_BATCH)
+    rows = batch.integer(_ROWS, "<q")
+    found = batch.vector(_NODES, _PAIR)["first"]
+    first = found[:1].tolist()
+    if len(found) != nodes or first != [rows][:nodes]:
+        raise ValueError(
+            f"a batch claims {rows:,} rows, its first column {first}, and it has "
+            f"{len(found):,} of {nodes:,} columns, nested ones counted"
+        )
+    return rows, batch.place(_COMPRESSION) > 0
+
+
+def _messages(file: OpenFile, nodes: int) -> bytes:
+    """Return kind, first byte, bytes of metadata and of body, rows and whether it is compressed.
+
+    Of each message behind the schema, as int64[messages, 6].
+    """
+    found, at = [], len(_message(file, 0)[0])
+    # A writer that is closed puts an end; one that was killed may have written whole messages.
+    while at < file.size and (at != file.size - _PREFIX or file.read_at(at, _PREFIX) != _CLOSED):
+        message, body = _message(file, at)
+        kind = FlatTable(message[_PREFIX:]).integer(_KIND, "<B")
+        facts = _fact(message, body, nodes) if kind == _IS_BATCH else (0, 0)
+        found.append((kind, at, len(message), body, *facts))
+        at += len(message) + body
+    return np.array(found, "<i8").tobytes()
+
+
+def _message(file: OpenFile, at: int) -> tuple[bytes, int]:
+    """Return the metadata of the message of a stream at a byte, and the bytes of its body."""
+    data = file.read_at(at, min(_MESSAGE_BYTES, file.size - at))
+    size = int.from_bytes(data[_PREFIX - 4 : _PREFIX], "little") + _PREFIX
+    if not data.startswith(_STREAM) or size > file.size - at:
+        raise DamagedHeadError(f"it ends in the message at byte {at:,}")
+    if size > len(data):
+        data = file.read_at(at, size)
+    body = FlatTable(data[_PREFIX:size]).integer(_BODY, "<q")
+    if not 0 <= body <= file.size - at - size:
+        raise DamagedHeadError(f"it ends in the message at byte {at:,}")
+    return data[:size], body
 
 
 def _metadata(file: OpenFile, batches: Places) -> Iterator[bytes]:

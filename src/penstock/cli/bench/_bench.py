@@ -13,10 +13,10 @@ import click
 from penstock._cpus import usable_cpus
 from penstock.cli._by_number import open_indexed
 from penstock.cli._paths import look_at
-from penstock.cli._terminal import Report, echo
+from penstock.cli._terminal import Report
 from penstock.cli._typed_fields import all_types, cheap_types, field_types, parse_fields
 from penstock.cli._units import bytes_text, counted, few
-from penstock.cli._verb import COUNT, FINDINGS, FINE, SHUFFLES, option, shuffle_option, verb
+from penstock.cli._verb import COUNT, SHUFFLES, VerbCall, option, shuffle_option, verb
 from penstock.cli.bench._runs import (
     STAGES,
     BenchFacts,
@@ -31,7 +31,7 @@ from penstock.datasets import Source, is_tokens
 from penstock.errors import OptionError
 from penstock.jsonl import SEQUENTIAL, compression_of
 from penstock.loading import chosen_order
-from penstock.storage import StorageOptions, is_remote
+from penstock.storage import is_remote
 
 if TYPE_CHECKING:
     from penstock.cli.bench._runs import ColumnsTrial, Workers
@@ -73,17 +73,14 @@ def _parse_workers(given: str) -> list[Workers]:
     default=10.0,
 )
 def bench(  # noqa: PLR0913 (one argument an option)
+    call: VerbCall,
     *,
-    path: str,
     fields: str | None,
     batch_size: int,
     shuffle: str,
     workers: list[Workers] | None,
     seconds: float,
-    folder: str | None,
-    storage_options: StorageOptions,
-    as_json: bool,
-) -> int:
+) -> int | Report:
     """Run penstock.DataLoader over PATH for a while, show where the time goes, and suggest.
 
     Nothing is done with the batches, so that all of the time is the loader's. An index that PATH
@@ -92,10 +89,10 @@ def bench(  # noqa: PLR0913 (one argument an option)
     made in a few seconds for this run.
     """
     given = parse_fields(fields) if fields is not None else None
-    source = open_indexed(path, look_at(path, storage_options, folder))
+    path = call.path
+    source = open_indexed(path, look_at(path, call.options, call.folder))
     if not len(source):
-        echo(f"penstock: {path} holds no records: there is nothing to run.", err=True)
-        return FINDINGS
+        return call.finding(f"{path} holds no records: there is nothing to run.")
     facts = BenchFacts(
         path,
         is_remote=any(map(is_remote, source.files)),
@@ -127,8 +124,7 @@ def bench(  # noqa: PLR0913 (one argument an option)
     for number, one in enumerate(advised, 1):
         report.line("", f"{number}. {one.do}", f"   {one.why}.")
     report.data(advice=[one._asdict() for one in advised])
-    report.print(as_json=as_json)
-    return FINE
+    return report
 
 
 def _types(path: str, source: Source, given: dict[str, str | None] | None) -> dict[str, str]:
@@ -137,7 +133,13 @@ def _types(path: str, source: Source, given: dict[str, str | None] | None) -> di
         if given is not None:
             raise OptionError(f"--fields: {path} holds tokens, which have no fields. Leave it out.")
         return {}
-    return all_types(source.schema) if given is None else field_types(given, source.schema)
+    if given is not None:
+        return field_types(given, source.schema)
+    types = all_types(source.schema)
+    if source.schema_is_complete:
+        return types
+    # Strings of JSON may stand for numbers and strings, in records that were looked at or not.
+    return {name: type_.replace("string", "text") for name, type_ in types.items()}
 
 
 def _runs(  # noqa: PLR0913, PLR0917 (what is run, how, and for how long)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,8 +16,8 @@ from penstock.cli._units import bytes_text, counted, parse_share
 from penstock.cli._verb import (
     FAILED,
     FINDINGS,
-    FINE,
     FROM_0,
+    VerbCall,
     option,
     silence_stdout,
     verb,
@@ -27,9 +26,9 @@ from penstock.cli._verb import (
 from penstock.cli.check._misfits import check_fit
 from penstock.cli.check._parts import (
     PART_BYTES,
+    CheckTask,
     Finding,
     Findings,
-    Sample,
     ToCheck,
     check_parts,
     line_parts,
@@ -50,25 +49,13 @@ from penstock.storage import drafts_in, hidden_folders_in, is_hidden_folder, is_
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.cli.check._parts import CheckPart, Kind
+    from penstock.cli.check._parts import CheckPart
     from penstock.index import Detected, Hashed, Meta
-    from penstock.storage import Leftover, StorageOptions
+    from penstock.storage import Leftover
 
 
 _STEP_TOKENS = 1 << 22
 _STEP = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class CheckTask:
-    """The options of the verb, by their names."""
-
-    path: str
-    sample: float | None
-    seed: int
-    workers: int | None
-    storage_options: StorageOptions
-    as_json: bool
 
 
 @verb(
@@ -91,55 +78,57 @@ class CheckTask:
     "SchemaModel.save, or of penstock profile --as schema --json.",
 )
 @workers_option("read")
-def check(*, most: int, schema: str | None, **given: Any) -> int:  # noqa: ANN401 (those of `CheckTask`)
+def check(
+    call: VerbCall,
+    *,
+    most: int,
+    schema: str | None,
+    **given: Any,  # noqa: ANN401 (those of `CheckTask`)
+) -> int | Report:
     """Read all of PATH and report what is wrong with it.
 
     Malformed lines, lines that hold something else than an object, damaged and truncated files, an
     index that cannot be used, and what killed writers left behind. Where the index of PATH itself
     was built with --full-hash, also files that are gone, shrank, or have other bytes than were
-    indexed; a file or a pattern is not compared with the index of its folder. Of CSV, rows with
-    more or fewer fields than the header, text that is not UTF-8, and quotes that are never closed;
-    of Parquet, row groups that cannot be read, and files whose schemas do not go together. Exit
-    code 1 means that something was found.
+    indexed; a file or a pattern is not compared with the index of its folder. Of tables, text that
+    is not UTF-8; of CSV, rows with more or fewer fields than the header, and quotes that are never
+    closed; of Parquet and the like, row groups that cannot be read, and files whose schemas do not
+    go together. Exit code 1 means that something was found.
     """
-    task = CheckTask(**given)
-    findings = Findings(most, (lambda _: None) if task.as_json else lambda one: echo(str(one)))
+    findings = Findings(most, (lambda _: None) if call.as_json else lambda one: echo(str(one)))
+    task = CheckTask(call, findings, **given)
     try:
-        found = look_at(task.path, task.storage_options)
+        found = look_at(call.path, call.options)
         if schema is not None:
-            return check_fit(task, open_found(found.checked()), schema, most)
-        problems = problems_of(found.listing, task.storage_options)
+            return check_fit(task, open_found(found.checked()), schema)
+        problems = problems_of(found.listing, call.options)
         if not (found.format.is_lines or found.format.check or problems):
-            return _check_source(task, open_found(found.checked()), most)
+            return _check_source(task, open_found(found.checked()))
         if found.listing.folder is not None:
             for problem in [found.problem] if found.problem else problems:
-                findings.add(Finding("missing index", task.path, None, str(problem)))
-        _check(task, found, findings)
+                findings.add(Finding("missing index", call.path, None, str(problem)))
+        return _check(task, found)
     except BrokenPipeError:
         silence_stdout()  # The reader has seen enough; findings still decide the exit code.
-    if findings.errors:
-        return FAILED
-    return FINDINGS if findings.kinds else FINE
+    return findings.code
 
 
-def _check(task: CheckTask, at_path: Detected, findings: Findings) -> None:
-    indexed = _index(task, at_path, findings)
+def _check(task: CheckTask, at_path: Detected) -> Report:
+    indexed, findings = _index(task, at_path), task.findings
     meta = None if indexed is None else indexed.meta
-    files, parts, leftovers = _parts(task, at_path, meta, findings)
+    files, parts, leftovers = _parts(task, at_path, meta)
     hashed = [] if indexed is None or meta is None else hashed_files(indexed.listing, meta)
     total = sum(part.size for part in parts) + sum(one.was.size for one in hashed)
     with Progress(total) as progress:
         check_parts(parts, findings, progress.add, task.workers)
         _compare(hashed, findings, progress)
     if task.sample is None and indexed is not None:
-        _count(task, indexed, findings)
+        _count(task, indexed)
     for finding in _left(task, [*leftovers, *leftovers_of(task.path, indexed)]):
         findings.add(finding)
-    for text in findings.errors.values():
-        echo(f"penstock: {task.storage_options.redact(text)}", err=True)
     set_aside = meta.bad_lines if meta is not None and meta.validated else None
     report = Report(
-        _summary(task, parts, files, findings),
+        _summary(task, parts, files),
         path=task.path,
         files=files,
         records=findings.records,
@@ -157,7 +146,9 @@ def _check(task: CheckTask, at_path: Detected, findings: Findings) -> None:
         report.line(f"{lines} set aside in bad_lines.ndjson of the index, and no records")
     if at_path.others:
         report.line(f"left out: {at_path.left_out()}")
-    report.print(as_json=task.as_json)
+    report.complain(FAILED, *map(task.call.options.redact, findings.errors.values()))
+    report.code = findings.code
+    return report
 
 
 def _compare(hashed: Sequence[Hashed], findings: Findings, progress: Progress) -> None:
@@ -165,16 +156,17 @@ def _compare(hashed: Sequence[Hashed], findings: Findings, progress: Progress) -
     for one in hashed:
         try:
             if (reason := one.change()) is not None:
-                kind: Kind = "changed file" if one.found else "missing file"
+                kind = "changed file" if one.found else "missing file"
                 findings.add(Finding(kind, one.path, None, reason))
         except OSError as why:
             findings.errors.setdefault(one.path, str(why))
         progress.add(one.was.size)
 
 
-def _count(task: CheckTask, indexed: Indexed, findings: Findings) -> None:
+def _count(task: CheckTask, indexed: Indexed) -> None:
     """Report an index that has other lines than the files, as after one was blanked in place."""
-    meta, unread = indexed.meta, {"damaged file", "missing file"} & findings.kinds.keys()
+    meta, findings = indexed.meta, task.findings
+    unread = {"damaged file", "missing file"} & findings.kinds.keys()
     if meta is None or not indexed.format.is_lines or indexed.is_stale or indexed.since.new:
         return
     lines = meta.records + meta.bad_lines
@@ -196,20 +188,20 @@ def _left(task: CheckTask, leftovers: Sequence[Leftover]) -> Iterator[Finding]:
             reason = f"{bytes_text(entry.size)} of a writer that is gone; penstock clean removes it"
             if is_hidden_folder(entry.name):
                 reason += ", and the command that was killed goes on with it"
-            reason = leftover_problem(entry.name, task.storage_options) or reason
+            reason = leftover_problem(entry.name, task.call.options) or reason
             yield Finding("leftover", entry.name, None, reason)
 
 
 def _parts(
-    task: CheckTask, at_path: Detected, meta: Meta | None, findings: Findings
+    task: CheckTask, at_path: Detected, meta: Meta | None
 ) -> tuple[int, Sequence[CheckPart], Sequence[Leftover]]:
     """Return how many files there are, their parts, and what writers left."""
-    check = at_path.format.check
+    check, findings = at_path.format.check, task.findings
     has_lines = any(LINES.names(one.entry.name) for one in at_path.listing.files)
     if "missing index" in findings.kinds and not check and not has_lines:
         return 0, [], []
     if not check:
-        found = find(task.path, task.storage_options, at_path)
+        found = find(task.path, task.call.options, at_path)
         asked = ToCheck(found.found, at_path, None, task.sample, task.seed, PART_BYTES)
         return len(found.files), list(line_parts(asked)), found.leftovers()
     listing = at_path.checked().listing
@@ -228,7 +220,7 @@ def _parts(
     return len(listing.files), tables, drafts_in(locate(task.path)[1]) if is_folder else []
 
 
-def _index(task: CheckTask, at_path: Detected, findings: Findings) -> Indexed | None:
+def _index(task: CheckTask, at_path: Detected) -> Indexed | None:
     """Return the index of PATH; one that cannot be opened is a finding, and None."""
     indexed, problem = index_or_problem(task.path, at_path)
     try:
@@ -237,28 +229,24 @@ def _index(task: CheckTask, at_path: Detected, findings: Findings) -> Indexed | 
     except StaleIndexError:
         pass  # `penstock info` shows that, and so does every reader of the index.
     except (CorruptIndexError, ObjectNotFoundError) as why:
-        indexed, problem = None, task.storage_options.redact(str(why))
-    if problem is not None and "missing index" not in findings.kinds:  # Reported already.
-        findings.add(Finding("unusable index", task.path, None, problem))
+        indexed, problem = None, task.call.options.redact(str(why))
+    if problem is not None and "missing index" not in task.findings.kinds:  # Reported already.
+        task.findings.add(Finding("unusable index", task.path, None, problem))
     return indexed
 
 
-def _summary(task: CheckTask, parts: Sequence[CheckPart], files: int, findings: Findings) -> str:
-    total = findings.kinds.total()
-    sample = ""
-    if task.sample is not None:
-        those = parts[0].sampled if parts else "records"
-        sample = f" in a sample of {100 * task.sample:g} % of the {those}"
+def _summary(task: CheckTask, parts: Sequence[CheckPart], files: int) -> str:
+    findings = task.findings
+    sample = task.share(f"the {parts[0].sampled if parts else 'records'}")
     what = parts[0].content if parts else "text"
     seen = (
         f"{task.path}: {counted(files, 'file')}, {counted(findings.records, 'record')}"
         f"{sample}, {bytes_text(findings.text_bytes)} of {what}"
     )
-    if not total:
+    if not findings.kinds:
         return f"{seen}: nothing wrong" if not findings.errors else f"{seen}: not all could be read"
     kinds = ", ".join(counted(count, kind) for kind, count in findings.kinds.items())
-    hidden = f" ({total - len(findings.shown):,} not shown)" if total > len(findings.shown) else ""
-    return f"{seen}: {counted(total, 'finding')}{hidden}: {kinds}"
+    return f"{seen}: {task.found(findings.kinds.total())}: {kinds}"
 
 
 def _unnamed_files(task: CheckTask, source: Source) -> Iterator[Finding]:
@@ -266,7 +254,7 @@ def _unnamed_files(task: CheckTask, source: Source) -> Iterator[Finding]:
     if not is_tokens(source) or source.index_meta is None:
         return
     named = set(source.files)
-    store, name = locate(join(task.path, TOKEN_FOLDER), task.storage_options)
+    store, name = locate(join(task.path, TOKEN_FOLDER), task.call.options)
     with suppress(ObjectNotFoundError):
         for entry in store.list(name):
             file = store.path(entry.name)
@@ -276,7 +264,7 @@ def _unnamed_files(task: CheckTask, source: Source) -> Iterator[Finding]:
                 yield Finding("unknown file", file, None, reason)
 
 
-def _check_source(task: CheckTask, source: Source, most: int) -> int:
+def _check_source(task: CheckTask, source: Source) -> Report:
     """Check tokens, or records of any other source: all can be read.
 
     Documents end where the index says.
@@ -289,26 +277,21 @@ def _check_source(task: CheckTask, source: Source, most: int) -> int:
     size = getattr(source, "sample_size", None)
     step = max(1, _STEP_TOKENS // size) if size else _STEP
     row = "sample" if is_tokens(source) else "record"
-    every: range | NDArray[np.int64] = range(len(source))
-    sample = ""
-    if task.sample is not None:
-        every = np.array(Sample(task.sample, str(task.seed))(len(source)), np.int64)
-        sample = f" in a sample of {100 * task.sample:g} % of them"
+    every, most = task.numbers(len(source)), task.findings.most
     with Progress(len(every), unit=f"{row}s") as progress:
         for start in range(0, len(every), step):
-            ids = np.asarray(every[start : start + step], np.int64)
+            ids = np.array(every[start : start + step], np.int64)
             rows = source.read(ids)
             if is_tokens(source):
                 tokens += int(source.lengths(ids).sum())
                 shown += _wrong_ends(source, ids, rows, eos)
             progress.add(len(ids))
-    wrong = counted(len(shown), "finding") if shown else "nothing wrong"
-    hidden = f" ({len(shown) - most:,} not shown)" if len(shown) > most else ""
+    wrong = task.found(len(shown)) if shown else "nothing wrong"
     count = f", {counted(tokens, 'token')}" if is_tokens(source) else ""
     report = Report(
         *shown[:most],
-        f"{path}: {counted(len(source.files), 'file')}, {counted(len(every), row)}{sample}"
-        f"{count}: {wrong}{hidden}",
+        f"{path}: {counted(len(source.files), 'file')}, {counted(len(every), row)}{task.share()}"
+        f"{count}: {wrong}",
         path=path,
         files=len(source.files),
         records=len(every),
@@ -318,8 +301,8 @@ def _check_source(task: CheckTask, source: Source, most: int) -> int:
         shown=shown[:most],
         errors=[],
     )
-    report.print(as_json=task.as_json)
-    return FINDINGS if shown else FINE
+    report.code = FINDINGS * bool(shown)
+    return report
 
 
 def _wrong_mask(source: Source) -> list[str]:

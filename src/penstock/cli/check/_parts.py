@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock.cli._units import counted
+from penstock.cli._verb import FAILED, FINDINGS, FINE
 from penstock.decode import decode_line
 from penstock.errors import CorruptFileError, ObjectNotFoundError, PenstockError, StaleIndexError
 from penstock.index import (
@@ -32,11 +33,10 @@ from penstock.jsonl import reason_text
 from penstock.work import PublishedUnit, UnitResults, grouped, run_units
 
 if TYPE_CHECKING:
+    from penstock.cli._verb import VerbCall
     from penstock.index import Detected, Found
     from penstock.storage import Draft
 
-Kind = str
-"""`malformed line`, `damaged file`, `leftover` …, and `unreadable` with the unit of a table."""
 PART_BYTES = 32 << 20
 _LITTLE = 64 << 20
 """Bytes that are read before other processes would have started."""
@@ -47,7 +47,8 @@ _SHOWN_BYTES = 60
 class Finding(msgspec.Struct, frozen=True):
     """One problem, and where it is."""
 
-    kind: Kind
+    kind: str
+    """`malformed line`, `damaged file`, `leftover` …, and `unreadable` with the unit of a table."""
     path: str
     line: int | None
     """Counted from 1, from where the part begins."""
@@ -69,7 +70,7 @@ class PartFindings(msgspec.Struct):
     """In the part; the numbers of the next part's lines go on from there."""
     errors: list[tuple[str, str]] = []
     """Files that could not be read, and why."""
-    kinds: dict[Kind, int] = {}
+    kinds: dict[str, int] = {}
     findings: list[Finding] = []
 
 
@@ -194,14 +195,11 @@ class ToCheck:
     seed: int
     part_bytes: int
 
-    def sample(self, number: int) -> tuple[float, str] | None:
-        """Return the `CheckPart.sample` of the file of a number."""
-        return None if self.share is None else (self.share, f"{self.seed}/{number}")
-
     def whole(self) -> Iterator[tuple[str, FilePart, tuple[float, str] | None]]:
-        """Yield each file with its name and sample."""
+        """Yield each file with its name and `CheckPart.sample`."""
         for number, (name, found) in enumerate(self.files.items()):
-            yield name, FilePart(found, 0, found.entry.size), self.sample(number)
+            sample = None if self.share is None else (self.share, f"{self.seed}/{number}")
+            yield name, FilePart(found, 0, found.entry.size), sample
 
 
 def line_parts(asked: ToCheck) -> Iterator[LinePart]:
@@ -256,7 +254,7 @@ class Findings:
     show: Callable[[Finding], object]
     """Called with each finding that is kept, as soon as its turn comes."""
     shown: list[Finding] = field(default_factory=list)
-    kinds: Counter[Kind] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
     errors: dict[str, str] = field(default_factory=dict)
     records: int = 0
     text_bytes: int = 0
@@ -286,6 +284,42 @@ class Findings:
         if len(self.shown) < self.most:
             self.shown.append(finding)
             self.show(finding)
+
+    @property
+    def code(self) -> int:
+        """The exit code that follows from them."""
+        return FAILED if self.errors else FINDINGS if self.kinds else FINE
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTask:
+    """The options of the verb, and what it finds."""
+
+    call: VerbCall
+    findings: Findings
+    sample: float | None
+    seed: int
+    workers: int | None
+
+    @property
+    def path(self) -> str:
+        """What the user named."""
+        return self.call.path
+
+    def numbers(self, records: int) -> Sequence[int]:
+        """Return the numbers of the records that are checked."""
+        if self.sample is None:
+            return range(records)
+        return Sample(self.sample, str(self.seed))(records)
+
+    def found(self, total: int) -> str:
+        """Return how many findings there are, and how many of them are not shown."""
+        hidden = total - self.findings.most
+        return counted(total, "finding") + (f" ({hidden:,} not shown)" if hidden > 0 else "")
+
+    def share(self, of: str = "them") -> str:
+        """Return which share of the records is checked; nothing for all."""
+        return "" if self.sample is None else f" in a sample of {100 * self.sample:g} % of {of}"
 
 
 def check_parts(

@@ -1,4 +1,4 @@
-"""Parts of tables that are checked one by one: CSV files, and files that are read by units."""
+"""Parts that are checked one by one: JSON arrays, CSV files, and files that are read by units."""
 
 from __future__ import annotations
 
@@ -19,8 +19,19 @@ from penstock.cli.check._parts import (
     reason_of,
 )
 from penstock.datasets import read_head
+from penstock.decode import bad_texts
 from penstock.errors import CorruptFileError, MalformedLineError, OptionError, SchemaMismatchError
-from penstock.index import Checks, CsvScanner, FilePart, Found, Look, scan_rows
+from penstock.index import (
+    ArrayScanner,
+    Checks,
+    CsvScanner,
+    FilePart,
+    Found,
+    LineCheck,
+    Look,
+    check_part,
+    scan_rows,
+)
 from penstock.index.csv import DELIMITERS
 from penstock.jsonl import compression_of
 from penstock.tables import UnifiedSchema, partitions_of
@@ -30,6 +41,36 @@ if TYPE_CHECKING:
     from penstock.storage import StorageOptions
 
 _BEFORE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayPart(CheckPart):
+    """The array of a file."""
+
+    sampled: ClassVar = "elements"
+
+    def findings(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
+        """Yield elements that are no objects, or no JSON, and what is wrong with the array."""
+        sizes: list[int] = []
+        checks, add = Checks(validate=True), lambda rows: sizes.extend(rows[:, 1])
+        check = LineCheck(Look(checks, None, add, self.chosen))
+        broken = ""
+        try:
+            check_part(self.part, ArrayScanner(), check, advance)
+        except MalformedLineError as failure:
+            broken = reason_of(failure)
+        seen.records += check.records
+        seen.text_bytes += int(sum(sizes)) + sum(aside.size for aside in check.aside)
+        for aside in check.aside:
+            yield Finding("malformed element", self.path, aside.newlines + 1, aside.reason)
+        if broken:
+            yield Finding("malformed element", self.path, None, broken)
+
+
+def array_parts(asked: ToCheck) -> Iterator[ArrayPart]:
+    """Yield all files."""
+    for path, part, sample in asked.whole():
+        yield ArrayPart(path, part, sample=sample)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,19 +149,21 @@ class UnitsPart(CheckPart):
         return plural(self.unit)
 
     def findings(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
-        """Yield units that cannot be read."""
+        """Yield units that cannot be read, and texts that are not UTF-8."""
         head = read_head(self.format_name, self.part.found, self.options)
         with self.part.found.open() as file:
             for unit in self.units:
                 try:
                     batch = head.read(file, unit, head.schema, at_once=True)
-                    batch.validate(full=True)
-                except (CorruptFileError, pa.ArrowInvalid) as failure:
-                    is_ours = isinstance(failure, CorruptFileError)
-                    reason = reason_of(failure) if is_ours else f"number {unit}: {failure}"
-                    yield Finding(f"unreadable {head.unit}", self.path, None, reason)
+                except CorruptFileError as failure:
+                    yield Finding(f"unreadable {head.unit}", self.path, None, reason_of(failure))
                 else:
-                    seen.records += batch.num_rows
+                    first, bad = int(head.unit_rows[:unit].sum()), set()
+                    for row, name in bad_texts(batch):
+                        bad.add(row)
+                        reason = f"row {first + row:,}: field {name!r} is not UTF-8"
+                        yield Finding("malformed text", self.path, None, reason)
+                    seen.records += batch.num_rows - len(bad)
                     seen.text_bytes += batch.nbytes
                 advance(self.size // len(self.units))
 

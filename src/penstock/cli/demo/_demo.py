@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from penstock.cli._terminal import Report, echo
-from penstock.cli._verb import FINDINGS, FINE, Verb, examples, json_option, option
+from penstock.cli._terminal import Report
+from penstock.cli._verb import FINDINGS, Verb, examples, json_option, option
 from penstock.cli.demo._stages import STAGES, BrokenPromiseError, DemoRun
 from penstock.cli.demo._training import TRAINING_STAGES, torch_is_there
 from penstock.errors import OptionError
@@ -26,7 +26,7 @@ _LEFT_OUT = "Training was left out, as torch is not installed: pip install 'pens
 )
 @option("--keep DIR", "Write to this empty or new directory, and keep the dataset.")
 @json_option
-def demo(*, records: int, keep: str | None, as_json: bool) -> int:
+def demo(*, records: int, keep: str | None, as_json: bool) -> Report:  # noqa: ARG001 (of `Verb`)
     """Write a dataset, kill a writer half-way, and read everything back.
 
     Then train a small model on it in shuffled order, kill the training in the middle of an epoch,
@@ -49,11 +49,7 @@ def demo(*, records: int, keep: str | None, as_json: bool) -> int:
             broken = str(failure)
         finally:
             _show_now(None)
-    report = _report(run, keep, broken, trains=trains)
-    report.print(as_json=as_json)
-    if broken:
-        echo(f"penstock: this does not hold: {broken}. Please report it.", err=True)
-    return FINDINGS if broken else FINE
+    return _report(run, keep, broken, trains=trains)
 
 
 def _temporary() -> tempfile.TemporaryDirectory[str]:
@@ -97,6 +93,7 @@ def _report(run: DemoRun, keep: str | None, broken: str, *, trains: bool) -> Rep
     steps = [row._asdict() | {"step": row.step.strip()} for row in run.rows]
     report.table(["step", "what was seen", "time", "rate"], cells, left=2, steps=steps)
     if broken:
+        report.complain(FINDINGS, f"this does not hold: {broken}. Please report it.")
         return report
     report.line("", f"All {run.records:,} records are there once, although a writer was killed.")
     report.line(

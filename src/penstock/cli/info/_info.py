@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from penstock.cli._paths import Indexed, PathFiles, as_typed, find, index_or_problem, look_at
 from penstock.cli._stream import texts_of
-from penstock.cli._terminal import Progress, Report, echo
+from penstock.cli._terminal import Progress, Report
 from penstock.cli._units import bytes_text, counted
-from penstock.cli._verb import FAILED, FINE, flag, verb
+from penstock.cli._verb import FAILED, VerbCall, flag, verb
 from penstock.cli.info._sources import (
     WIDTH,
     InfoFile,
@@ -28,7 +28,7 @@ from penstock.index import LINES, Detected, FileMeta, LineScanner
 from penstock.jsonl import JsonlFile, compression_of, read_seek_table
 
 if TYPE_CHECKING:
-    from penstock.storage import Entry, StorageOptions
+    from penstock.storage import Entry
 
 
 @verb(
@@ -39,22 +39,15 @@ if TYPE_CHECKING:
     index=True,
 )
 @flag("--no-records", "Do not count records where that reads whole files.")
-def info(
-    *,
-    path: str,
-    no_records: bool,
-    folder: str | None,
-    storage_options: StorageOptions,
-    as_json: bool,
-) -> int:
+def info(call: VerbCall, *, no_records: bool) -> Report:
     """Show what PATH holds: files, records, bytes, compression, index, columns, leftovers.
 
-    For CSV and Parquet the columns are listed, too, for tokens how they were packed. Records are
+    For tables the columns are listed, too, for tokens how they were packed. Records are
     the lines that are not blank, or the rows; `penstock check` finds bad ones. With an index only
     files that are new or changed since are read to count them.
     """
     errors: dict[str, str] = {}
-    at_path = look_at(path, storage_options, folder)
+    path, at_path = call.path, look_at(call.path, call.options, call.folder)
     if at_path.format.folder is not None:
         report = source_report(path, at_path)
     else:
@@ -65,10 +58,8 @@ def info(
         else:
             report = table_report(row, index, at_path, count=not no_records)
     report.data(errors=[{"path": name, "error": text} for name, text in errors.items()])
-    report.print(as_json=as_json)
-    for text in errors.values():
-        echo(f"penstock: {text}", err=True)
-    return FAILED if errors else FINE
+    report.complain(FAILED, *errors.values())
+    return report
 
 
 def _of_lines(

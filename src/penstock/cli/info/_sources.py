@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -80,14 +80,6 @@ def add_records(report: Report, records: int | None, stored: int) -> None:
     report.row("stored", bytes_text(stored), bytes=stored)
 
 
-class KeptFolder(NamedTuple):
-    """A folder that Penstock made, and may make again."""
-
-    what: Literal["index", "columns"]
-    path: str
-    bytes: int
-
-
 class PathIndex(NamedTuple):
     """The index of a PATH, or why it cannot be used, or neither."""
 
@@ -153,7 +145,7 @@ class PathIndex(NamedTuple):
             own = "none needed: penstock.open made this index, and refreshes it"
             report.row("remedy", own if found.is_own else command)
 
-    def kept(self, columns: Sequence[ListedColumn]) -> list[KeptFolder]:
+    def kept(self, columns: Sequence[ListedColumn]) -> list[dict[str, Any]]:
         """Return where Penstock keeps index and columns of these records."""
         kept, roots = [], {Path(column.folder) for column in columns}
         if self.found is not None:
@@ -165,11 +157,9 @@ class PathIndex(NamedTuple):
             else:
                 folder = Path(place.folder)
                 size = bytes_and_time(folder)[0] - bytes_and_time(folder / "columns")[0]
-            kept.append(KeptFolder("index", place.folder, size))
-        return [
-            *kept,
-            *(KeptFolder("columns", str(root), bytes_and_time(root)[0]) for root in sorted(roots)),
-        ]
+            kept.append(("index", place.folder, size))
+        kept += [("columns", str(root), bytes_and_time(root)[0]) for root in sorted(roots)]
+        return [dict(zip(("what", "path", "bytes"), one, strict=True)) for one in kept]
 
     def _typed(self, name: str) -> str:
         """Return the path of a file that changed; that of a missing one is relative."""
@@ -195,9 +185,9 @@ def add_known(
     folders = sorted({column.folder for column in columns})
     held = {"columns": len(columns), "bytes": size, "stale": stale, "folders": folders}
     kept = index.kept(columns)
-    report.data(materialized=held, profile=None, kept=[one._asdict() for one in kept])
+    report.data(materialized=held, profile=None, kept=kept)
     for one in kept:
-        report.row("kept", f"{one.what}, {bytes_text(one.bytes)}: {one.path}")
+        report.row("kept", f"{one['what']}, {bytes_text(one['bytes'])}: {one['path']}")
     if columns:
         text = f"{counted(len(columns), 'column')}, {bytes_text(size)}"
         report.row("materialised", text + f", {stale:,} of them stale" * bool(stale))
@@ -354,7 +344,7 @@ def _add_tokens(report: Report, source: TokenSource) -> None:
             report.row("bad lines", f"{meta.bad_lines:,} left out")
     report.data(
         documents=documents,
-        packing=source.packing,
+        packing=made and made.packing,
         **facts,
         bad_lines=meta and meta.bad_lines,
         created=meta and meta.created,

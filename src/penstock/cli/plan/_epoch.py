@@ -12,7 +12,7 @@ from penstock.cli._by_number import ByNumber, place_text, records_of
 from penstock.cli._paths import as_typed
 from penstock.cli._terminal import Report, echo, echo_json, without_nonfinite
 from penstock.cli._units import bytes_text, counted, few
-from penstock.cli._verb import FINDINGS, FINE
+from penstock.cli._verb import FINE, VerbCall
 from penstock.cli.show._printing import Printed
 from penstock.loading import (
     PlannedSteps,
@@ -316,7 +316,8 @@ def _total(ranges: tuple[tuple[int, int], ...]) -> int:
     return sum(stop - start for start, stop in ranges)
 
 
-def list_steps(  # noqa: PLR0913 (which steps of which ranks, and how)
+def list_steps(  # noqa: PLR0913, PLR0917 (which steps of which ranks, and how)
+    call: VerbCall,
     opened: ByNumber,
     epoch: Epoch,
     sharing: Sharing,
@@ -324,7 +325,6 @@ def list_steps(  # noqa: PLR0913 (which steps of which ranks, and how)
     ranks: Sequence[int],
     *,
     show: bool,
-    as_json: bool,
 ) -> int:
     """Print the rows of steps, rank by rank; return the exit code."""
     plans = [epoch.steps(sharing, rank) for rank in ranks]
@@ -332,28 +332,27 @@ def list_steps(  # noqa: PLR0913 (which steps of which ranks, and how)
     numbers = range(max(wanted.start or 0, first), min(count, wanted.stop or count))
     if not numbers or (wanted.start is not None and wanted.start < first):
         present = f"{first:,} to {count - 1:,}" if count > first else "none"
-        echo(f"penstock: no such step: the steps of this epoch are {present}.", err=True)
-        return FINDINGS
+        return call.finding(f"no such step: the steps of this epoch are {present}.")
     documents: list[dict[str, Any]] = []
     printed = Printed(None, as_json=False)
     for number in numbers:
         for steps in plans:
             found = step_records(steps.task(number), steps.sharing.rank, opened.source)
             document = _step_document(opened.path, found)
-            if as_json and show:
+            if call.as_json and show:
                 values = {one.number: one.value for one in _valid_records(opened, found)}
                 for row in document["records"]:
                     # Null for padding, and for a bad record, which a warning has named.
                     value = values.get(row["record"]) if row["valid"] else None
                     row["value"] = without_nonfinite(value)
-            if as_json:
+            if call.as_json:
                 documents.append(document)
             elif show:
                 echo(f"epoch {found.epoch}, step {number:,}, rank {found.rank}")
                 printed.add_all(_valid_records(opened, found))
             else:
                 echo(_step_text(document))
-    if as_json:
+    if call.as_json:
         echo_json({"path": opened.path, "steps": documents})
     return FINE
 

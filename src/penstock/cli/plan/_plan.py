@@ -9,21 +9,19 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from penstock.cli._by_number import ByNumber, open_indexed
 from penstock.cli._paths import look_at
-from penstock.cli._terminal import echo
 from penstock.cli._units import parse_range, parse_size
 from penstock.cli._verb import (
     COUNT,
-    FINDINGS,
-    FINE,
     FROM_0,
     SHUFFLES,
+    VerbCall,
     flag,
     option,
     shuffle_option,
@@ -35,12 +33,12 @@ from penstock.errors import ChangedSourceError, OptionError
 from penstock.loading import (
     FeedOptions,
     Sharing,
+    begin_of,
     bound_plan,
     check_plan,
     mixed_source,
     order_choice,
     plan_before,
-    plan_facts,
     read_skips,
     resumed,
 )
@@ -48,7 +46,6 @@ from penstock.order import (
     STOPS,
     BucketPlan,
     CostPlan,
-    Cursor,
     Mixture,
     PackingPlan,
     Plan,
@@ -56,6 +53,9 @@ from penstock.order import (
     Stop,
 )
 from penstock.storage import StorageOptions, locate
+
+if TYPE_CHECKING:
+    from penstock.cli._terminal import Report
 
 _log = logging.getLogger("penstock.cli")
 _CACHE_BYTES = 10 << 30
@@ -214,12 +214,9 @@ def _steps(text: str) -> slice:
 @option("--state FILE", "Plan from where a run stands: its loader's state_dict() as JSON.")
 @option("--length N", "For tokens: plan windows of N tokens, as Tokens(N) cuts them.", type=COUNT)
 @option("--stride N", "For tokens: tokens from window to window, if not the length.", type=COUNT)
-@click.pass_context
 def plan(  # noqa: PLR0913 (one argument an option)
-    ctx: click.Context,
-    /,
+    call: VerbCall,
     *,
-    path: str,
     workers: int,
     hosts: int,
     cache_size: int | None,
@@ -230,11 +227,8 @@ def plan(  # noqa: PLR0913 (one argument an option)
     stride: int | None,
     mix: Sequence[tuple[str, float, str]],
     stop: Stop,
-    folder: str | None,
-    storage_options: StorageOptions,
-    as_json: bool,
     **numbers: Any,  # noqa: ANN401 (those of `_RunNumbers`)
-) -> int:
+) -> int | Report:
     """Show what a run over PATH will do: steps, rows, padding, reads, and which records come when.
 
     It is the order of penstock.DataLoader with the same numbers. Nothing but the index is read,
@@ -242,7 +236,7 @@ def plan(  # noqa: PLR0913 (one argument an option)
     PATH needs and has not is built first. A stream has no PATH, and its records are known when
     they are read: ask its loader, by loader.explain().
     """
-    asked = _RunNumbers(**numbers)
+    asked, ctx = _RunNumbers(**numbers), click.get_current_context()
     if show and step is None:
         raise click.UsageError("--show prints the records of steps: give --step A:B.")
     if hosts > asked.world_size:
@@ -252,38 +246,35 @@ def plan(  # noqa: PLR0913 (one argument an option)
             raise click.UsageError(f"--{name} is what the state says: leave it out with --state.")
     sharing = asked.sharing(rank or 0)
     if cache_size is None:
-        limit = storage_options.cache_limit
+        limit = call.options.cache_limit
         cache_size = _CACHE_BYTES if limit is None else limit
     layout = RunLayout(workers, hosts, cache_size)
     state = None if asked.state is None else _read_state(asked.state)
 
     def open_one(place: str) -> Source:
-        return open_indexed(place, look_at(place, storage_options, folder))
+        return open_indexed(place, look_at(place, call.options, call.folder))
 
     mixture = None
     if mix:
-        sources = {name: open_one(place or path) for name, _, place in mix}
+        sources = {name: open_one(place or call.path) for name, _, place in mix}
         mixture = Mixture(sources, {name: weight for name, weight, _ in mix}, stop)
-    source = open_one(path) if mixture is None else mixed_source(mixture)
-    opened = _windows(ByNumber(path, source), length, stride, state)
+    source = open_one(call.path) if mixture is None else mixed_source(mixture)
+    opened = _windows(ByNumber(call.path, source), length, stride, state)
     sharing = replace(sharing, plan=bound_plan(sharing.plan, opened.source))
     try:
         epoch, why, plan = _epoch(asked, opened.source, state, sharing.plan, mixture)
     except ChangedSourceError as failure:
         hint = _OF_WINDOWS if is_tokens(opened.source) else _OF_A_VIEW
-        echo(f"penstock: {storage_options.redact(str(failure))} {hint}", err=True)
-        return FINDINGS
+        return call.finding(f"{failure} {hint}")
     sharing = replace(sharing, plan=plan)
     if step is not None:
         ranks = range(asked.world_size) if rank is None else [rank]
         opened = replace(opened, source=epoch.source)
-        return list_steps(opened, epoch, sharing, step, ranks, show=show, as_json=as_json)
+        return list_steps(call, opened, epoch, sharing, step, ranks, show=show)
     steps = epoch.steps(sharing)
-    sizes, columns = _sizes(epoch.source, storage_options), _columns(epoch.source)
+    sizes, columns = _sizes(epoch.source, call.options), _columns(epoch.source)
     has_state = state is not None
-    run = RunPlan(path, epoch.source, steps, why, layout, sizes, columns, has_state)
-    run.report().print(as_json=as_json)
-    return FINE
+    return RunPlan(call.path, epoch.source, steps, why, layout, sizes, columns, has_state).report()
 
 
 def _windows(
@@ -348,16 +339,7 @@ def _epoch(
         before = choice.as_it_was(cursor, source)
         plan = plan_before(plan, source, before)
         return Epoch(check_plan(cursor, plan), before, choice), "as the state says", plan
-    cursor = Cursor(
-        fingerprint=source.fingerprint,
-        length=len(source),
-        seed=asked.seed,
-        epoch=asked.epoch,
-        kind=choice.kind,
-        own=choice.own,
-        plan=plan_facts(plan, len(source)),
-        skip=skip,
-    )
+    cursor = begin_of(source, options, choice, skip).at(asked.epoch)
     return Epoch(cursor, source, choice), choice.why, plan
 
 

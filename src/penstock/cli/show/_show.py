@@ -13,16 +13,15 @@ import click
 from penstock.cli._by_number import ByNumber, by_number, chosen_numbers, records_of
 from penstock.cli._paths import find, look_at
 from penstock.cli._stream import Record, RecordStream, StreamCondition, sampled, sliced
-from penstock.cli._terminal import Progress, echo
+from penstock.cli._terminal import Progress
 from penstock.cli._units import counted, parse_range
-from penstock.cli._verb import COUNT, FINDINGS, FINE, Verb, option, verb
+from penstock.cli._verb import COUNT, FINE, Verb, VerbCall, option, verb
 from penstock.cli.show._printing import Printed, PrintedTokens, samples_of
 from penstock.datasets import Source, is_tokens, open_found
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
     from penstock.index import Detected
-    from penstock.storage import StorageOptions
 
 _FIRST = slice(0, 5)
 
@@ -31,7 +30,6 @@ _FIRST = slice(0, 5)
 class _Wanted:
     """Which records are shown."""
 
-    path: str
     which: slice | None
     sample: int | None
     seed: int
@@ -91,40 +89,38 @@ def _which(text: str) -> slice:
 @option("--fields A,B.C", "Show only these fields; items[].price goes into lists.")
 @option("--decode TOKENIZER", "For tokens: show their text, by tokenizer.json or a .model.")
 def show(
+    call: VerbCall,
     *,
     fields: str | None,
     decode: str | None,
-    folder: str | None,
-    storage_options: StorageOptions,
-    as_json: bool,
     **given: Any,  # noqa: ANN401 (those of `_Wanted`)
 ) -> int:
     """Show records of PATH: the first 5, number N (from 0; -1 is the last), or the range A:B.
 
-    PATH holds JSON Lines, CSV, Parquet, or tokens (a folder of penstock tokenize, Megatron-LM's
-    .bin and .idx, an MDS folder); --decode shows the text of tokens. With an index (penstock index)
-    any record is fetched at once, by its number in the index. Without one JSON Lines are streamed;
-    malformed lines are skipped with a warning and have no number.
+    PATH holds JSON, a table (CSV, Parquet …), or tokens (a folder of penstock tokenize, .bin and
+    .idx of Megatron-LM, an MDS folder); --decode shows the text of tokens. With an index (penstock
+    index) any record is fetched at once, by its number in the index. Without one JSON Lines are
+    streamed; malformed lines are skipped with a warning and have no number.
     """
-    wanted = _Wanted(**given)
-    path, where = wanted.path, wanted.where
+    wanted, path = _Wanted(**given), call.path
+    where = wanted.where
     if wanted.which is not None and wanted.sample is not None:
         raise click.UsageError("give either [N | A:B] or --sample, not both.")
-    found = look_at(path, storage_options, folder)
+    found = look_at(path, call.options, call.folder)
     row = found.format
     if row.is_tokens or (row.folder is not None and decode is not None):
         source = open_found(found)
         if decode is not None or is_tokens(source):
             if where is not None:
                 raise OptionError("--where: tokens have no fields that a condition could be about.")
-            return _show_tokens(wanted, source, decode, fields, as_json=as_json)
+            return _show_tokens(call, wanted, source, decode, fields)
     if decode is not None:
         raise OptionError(
             f"--decode: {path} holds records, not tokens; they are shown without it. penstock "
             "tokenize makes tokens of their text."
         )
     names = [name.strip() for name in fields.split(",")] if fields else None
-    printed = Printed(names, as_json=as_json)
+    printed = Printed(names, as_json=call.as_json)
     missing = "no such record" if where is None else "no record matches"
     with by_number(path, found, head=wanted.head) as opened:
         if opened is not None:
@@ -134,35 +130,32 @@ def show(
             if len(numbers):
                 missing = f"cannot read {counted(len(numbers), 'record')} asked for"
         else:
-            held = _show_stream(wanted, found, printed)
+            held = _show_stream(path, wanted, found, printed)
     printed.finish()
     if printed.count or (wanted.which is None and where is None):
         return FINE
-    echo(f"penstock: {missing}: {held}.", err=True)
-    return FINDINGS
+    return call.finding(f"{missing}: {held}.")
 
 
 def _show_tokens(
-    wanted: _Wanted, source: Source, decode: str | None, field: str | None, *, as_json: bool
+    call: VerbCall, wanted: _Wanted, source: Source, decode: str | None, field: str | None
 ) -> int:
     """Print samples of tokens, which may lie in a field of records."""
     numbers = chosen_numbers(source, wanted.which, wanted.drawn, None)
     meta = source.index_meta
     eos = None if meta is None or meta.tokens is None else meta.tokens.eos
-    printed = PrintedTokens(eos, decode, as_json=as_json)
-    printed.add_all(samples_of(ByNumber(wanted.path, source), numbers, field))
+    printed = PrintedTokens(eos, decode, as_json=call.as_json)
+    printed.add_all(samples_of(ByNumber(call.path, source), numbers, field))
     printed.finish()
     if printed.count or wanted.which is None:
         return FINE
-    held = f"{wanted.path} holds {counted(len(source), 'sample')}"
-    echo(f"penstock: no such sample: {held}.", err=True)
-    return FINDINGS
+    return call.finding(f"no such sample: {call.path} holds {counted(len(source), 'sample')}.")
 
 
-def _show_stream(wanted: _Wanted, at_path: Detected, printed: Printed) -> str:
+def _show_stream(path: str, wanted: _Wanted, at_path: Detected, printed: Printed) -> str:
     """Print the records, reading no more than necessary; return how many PATH holds."""
     matching = None if wanted.where is None else StreamCondition(wanted.where)
-    found = find(wanted.path, at_path.options, at_path)
+    found = find(path, at_path.options, at_path)
     with Progress(found.bytes) as progress:
         every = RecordStream(found.files, progress)
         with closing(iter(every)) as stream:
@@ -171,7 +164,7 @@ def _show_stream(wanted: _Wanted, at_path: Detected, printed: Printed) -> str:
         return "the range is empty"
     if matching is not None and wanted.which is None and every.total:
         matching.refuse_unseen()
-    return f"{wanted.path} holds {counted(every.total, 'record')}"
+    return f"{path} holds {counted(every.total, 'record')}"
 
 
 def _streamed(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.datasets._arrow import whole_schema
 from penstock.datasets._projection import typed_fields
+from penstock.datasets._source import Source
 from penstock.datasets._views import origins_of
 from penstock.datasets.columns._build import Building, ColumnsEstimate, only_column_builder
 from penstock.datasets.columns._columns import SourceColumns
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from penstock.datasets._source import Fields, Source
+    from penstock.datasets._source import Fields
     from penstock.datasets.columns._bad import OnError
     from penstock.work import View
 
@@ -165,11 +166,16 @@ class ListedColumn(NamedTuple):
 
 
 def list_columns_of(
-    source: Source, path: str | os.PathLike[str] | None = None
+    where: Source | Iterable[Path], path: str | os.PathLike[str] | None = None
 ) -> list[ListedColumn]:
-    """Return all columns on this machine of the sources that some records lie in."""
+    """Return all columns on this machine of the sources that some records lie in.
+
+    In folders without a source those are listed that are there, whatever they are of.
+    """
+    if not isinstance(where, Source):
+        return [ListedColumn(meta, None, str(one)) for one in where for meta in list_columns(one)]
     found: dict[str, list[ListedColumn]] = {}
-    for origin in _origins(source):
+    for origin in _origins(where):
         freshness = Freshness(origin)
         for root in column_place(origin, path).roots:
             found[str(root)] = [
@@ -180,10 +186,19 @@ def list_columns_of(
 
 
 def drop_columns_of(
-    source: Source, names: Collection[str] | None = None, path: str | os.PathLike[str] | None = None
+    where: Source | Iterable[Path],
+    names: Collection[str] | None = None,
+    path: str | os.PathLike[str] | None = None,
 ) -> list[ColumnMeta]:
     """Remove the columns of these fields, or all; a process that uses one keeps it."""
-    return drop_columns_in([column_place(origin, path).root for origin in _origins(source)], names)
+    if isinstance(where, Source):
+        where = [column_place(origin, path).root for origin in _origins(where)]
+    dropped = []
+    for folder in where:
+        if list_columns(folder):  # Else it may be a folder of something else.
+            with only_column_builder(folder):
+                dropped += drop_columns(folder, names)
+    return dropped
 
 
 def files_of_entry(entry: Path) -> list[str] | None:
@@ -201,22 +216,3 @@ def files_of_entry(entry: Path) -> list[str] | None:
         if files and all(map(os.path.isabs, files)):
             return files
     return None
-
-
-def list_columns_in(folders: Iterable[Path]) -> list[ListedColumn]:
-    """Return all columns in some folders, whatever they are of."""
-    return [
-        ListedColumn(meta, None, str(folder)) for folder in folders for meta in list_columns(folder)
-    ]
-
-
-def drop_columns_in(
-    folders: Iterable[Path], names: Collection[str] | None = None
-) -> list[ColumnMeta]:
-    """Remove the columns of these fields from some folders, or all of them."""
-    dropped = []
-    for folder in folders:
-        if list_columns(folder):  # Else it may be a folder of something else.
-            with only_column_builder(folder):
-                dropped += drop_columns(folder, names)
-    return dropped

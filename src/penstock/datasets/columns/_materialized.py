@@ -83,11 +83,9 @@ class Materialized(OverSource):
         self._plans: dict[object, tuple[Fields, GatherPlan]] = {}
 
     @property
-    def origin(self) -> Source:
-        """The source without columns."""
+    def _bare(self) -> Source:
         return self.source
 
-    _bare = origin
     _has_columns = True
 
     def _find(self) -> dict[tuple[str, pa.DataType], Column]:

@@ -15,7 +15,7 @@ from penstock.datasets.megatron._files import BIN, IDX, MegatronFiles, MegatronI
 from penstock.datasets.text._block_texts import BLOCK_BYTES
 from penstock.datasets.text._texts import FileText, MappedText
 from penstock.datasets.tokens._layout import one_value
-from penstock.datasets.tokens._source import Ends, TokenSource, between, ends_of
+from penstock.datasets.tokens._source import Ends, TokenSource, between, distinct_ends
 from penstock.errors import ObjectChangedError, ObjectNotFoundError
 from penstock.index import rows_before
 from penstock.storage import StorageOptions, is_remote, locate, reading
@@ -222,12 +222,7 @@ class MegatronTokens(Reopened[MegatronFiles], TokenSource):
 
         lows, highs = (_first_of(len(borders), starts, keys) for keys in (begins + 1, stops))
         documents, offsets = between(lows, highs)
-        found = starts(documents)
-        rows = np.repeat(np.arange(len(begins)), np.diff(offsets))
-        # Documents without a token begin where the next one does.
-        is_new = np.ones(len(found), bool)
-        is_new[1:] = (found[1:] != found[:-1]) | (rows[1:] != rows[:-1])
-        return ends_of(found, rows, is_new, len(begins))
+        return distinct_ends(starts(documents), offsets)
 
     def _about(self) -> str:
         tokens = self._opened().bin.entry.size // self.token_dtype.itemsize

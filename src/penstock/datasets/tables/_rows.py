@@ -16,7 +16,7 @@ from penstock.datasets.columns._place import listed_facts
 from penstock.datasets.tables._files import TableFiles
 from penstock.datasets.tables._heads import table_format
 from penstock.decode import as_records, fit_batch
-from penstock.errors import ObjectNotFoundError, OptionError
+from penstock.errors import ObjectNotFoundError, OptionError, SchemaMismatchError
 from penstock.index import list_files
 from penstock.storage import StorageOptions, is_pattern, is_remote
 
@@ -153,12 +153,27 @@ class TableRows(Reopened[TableFiles]):
         return Location(*self._opened().places(ids), np.zeros(len(ids), np.int64))
 
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
-        return as_records(self._inferred(ids), ids)
+        try:
+            return as_records(self._inferred(ids), ids)
+        except SchemaMismatchError as why:
+            raise self._placed(why) from None
 
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
         there = set(self.schema.names)
         batch = self._opened().columns(ids, [name for name in schema.names if name in there])
-        return fit_batch(batch, schema, ids)
+        try:
+            return fit_batch(batch, schema, ids)
+        except SchemaMismatchError as why:
+            raise self._placed(why) from None
+
+    def _placed(self, why: SchemaMismatchError) -> SchemaMismatchError:
+        """Return the error about a record with its file and row."""
+        record: int = vars(why)["record"]
+        file, row, _ = self.location(record)
+        at = f"record {record:,} (row {row:,} of {file}):"
+        why.fact = why.fact.replace(f"record {record:,}:", at, 1)
+        why.advise(why.remedy)
+        return why
 
     def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
         return self._opened().columns(ids, self.schema.names)

@@ -16,7 +16,7 @@ from penstock.datasets.fields._grammar import arrow_type
 from penstock.datasets.text._csv_parser import NOT_UTF_8, CsvParser
 from penstock.datasets.text._dataset import Dataset
 from penstock.datasets.text._texts import grouped
-from penstock.decode import HOLDS_ALL, JSON, as_records, fit_batch
+from penstock.decode import HOLDS_ALL, JSON, TEXT, as_records, fit_batch
 from penstock.errors import (
     CorruptIndexError,
     MalformedLineError,
@@ -191,14 +191,9 @@ class CsvRows(Dataset):
 
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
         own, parsers, of_file = self._layout
-        if JSON in schema.types:
-            # The value that `json` stands for is the one of the column's own type.
-            there = {field.name: field.type for field in own}
-            typed = [
-                (field.name, there.get(field.name, pa.null()) if field.type == JSON else field.type)
-                for field in schema
-            ]
-            return fit_batch(self._columns(ids, pa.schema(typed)), schema, ids)
+        typed = _own_values(schema, own)
+        if typed != schema:
+            return fit_batch(self._columns(ids, typed), schema, ids)
         rows = self._bytes_of(ids)
         if len(parsers) == 1 or not len(ids):
             return self._parsed(parsers[0], rows, ids, schema)
@@ -274,6 +269,20 @@ class CsvRows(Dataset):
         state = super().__getstate__()
         state.pop("_layout", None)
         return state
+
+
+def _own_values(schema: pa.Schema, own: pa.Schema) -> pa.Schema:
+    """Return a schema in which `json`, and `text` of strings, are of the column's own type.
+
+    Its values are what they stand for; in other columns than strings an empty cell is null.
+    """
+    there = {field.name: field.type for field in own}
+    fields = []
+    for field in schema:
+        kept = there.get(field.name, pa.null())
+        is_own = field.type == JSON or (field.type == TEXT and pa.types.is_string(kept))
+        fields.append(field.with_type(kept) if is_own else field)
+    return pa.schema(fields)
 
 
 def _check_fits(first: FileMeta, other: FileMeta, *, named: bool) -> None:

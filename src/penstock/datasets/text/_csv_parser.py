@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import csv
 
+from penstock._words import counted
 from penstock.decode import bad_rows, empty_batch, is_utf8
 from penstock.index.csv import read_options, whole_rows, with_line_end
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 is_ = pa.types
 NOT_UTF_8 = "which is not UTF-8"
+_OTHER_FIELDS = re.compile(r"Expected (\d+) columns, got (\d+)")
 _SHOWN = 80
 _KEPT = 16
 _TEXTS = (is_.is_string, is_.is_large_string, is_.is_binary, is_.is_large_binary)
@@ -132,8 +135,11 @@ class CsvParser:
                 row, self._options(dict.fromkeys(self.names, pa.binary()), nulls=False)
             )
         except pa.ArrowInvalid as broken:
-            text = str(broken).removeprefix("CSV parse error: Row #1: ")
-            return at, None, text.partition("\n")[0][:200]
+            text = str(broken).removeprefix("CSV parse error: Row #1: ").partition("\n")[0]
+            if counts := _OTHER_FIELDS.match(text):
+                columns, fields = map(int, counts.groups())
+                text = f"{counted(fields, 'field')}, and its file has {counted(columns, 'column')}"
+            return at, None, text[:200]
         for part in reading.apart:
             for name, type_ in part.column_types.items():
                 try:

@@ -160,12 +160,8 @@ class Dataset(AboutText):
             self._blocked = {} if index.meta is None else blocked_runs(index, index.meta)
         return self._blocked
 
-    def location(self, which: Any) -> Location:
-        if isinstance(which, np.ndarray | list | tuple | range):
-            rows = self._sample_index.rows_of(self._numbers(which))
-            return Location(rows[:, 0], rows[:, 1], rows[:, 2])
-        place = self._sample_index[self._number(which)]
-        return Location(place.file_path, place.byte_offset, place.num_bytes)
+    def _places(self, ids: NDArray[np.int64]) -> Location:
+        return Location(*self._sample_index.rows_of(ids).T)
 
     def raw(self, which: int) -> bytes:
         return self._raw(self._number(which))

@@ -60,7 +60,12 @@ class JsonlDataset(Dataset):
         **kwargs: Any,
     ) -> None:
         super().__init__(sample_index, name, **kwargs)
-        _refuse_other_kind(sample_index)
+        if sample_index.meta is not None and sample_index.meta.kind not in _KINDS:
+            raise CorruptIndexError(
+                f"this is an index of {sample_index.meta.kind}, not of JSON Lines. Open it with "
+                "penstock.open(); lines beside it are named by a pattern: "
+                "penstock.open('DIR/*.jsonl')"
+            )
         if fields is not None and schema is not None:
             raise OptionError("fields and schema say the same thing: give one of them.")
         try:
@@ -226,14 +231,6 @@ class JsonlDataset(Dataset):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._prepare()
-
-
-def _refuse_other_kind(index: SampleIndex) -> None:
-    if index.meta is not None and index.meta.kind not in _KINDS:
-        raise CorruptIndexError(
-            f"this is an index of {index.meta.kind}, not of JSON Lines. Open it with "
-            "penstock.open(); lines beside it are named by a pattern: penstock.open('DIR/*.jsonl')"
-        )
 
 
 def _joined(lines: Sequence[bytes]) -> bytes:

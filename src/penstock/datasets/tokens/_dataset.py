@@ -87,6 +87,7 @@ class TokensDataset(TokenSource, Dataset):
 
     @property
     def packing(self) -> str | None:
+        """How documents were put into rows: `concat`, `best_fit`; None where it is unknown."""
         return None if self._known is None else self._known.packing
 
     @property

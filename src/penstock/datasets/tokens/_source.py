@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from penstock._words import counted
 from penstock.datasets._source import Source
+from penstock.datasets.text._texts import grouped
 from penstock.decode import empty_batch, fit_batch
 from penstock.errors import OptionError
 
@@ -42,7 +43,7 @@ class TokenSource(Source):
     """
 
     _SURFACE: ClassVar = Source._SURFACE | {  # noqa: SLF001 (see there)
-        "__add__": "tokens._views.concatenated_tokens",
+        "__add__": "tokens._views.named_sources",
         "split": "tokens._views.split_tokens",
         "take": "tokens._views.TakenTokens",
         "where": "tokens._views.where_tokens",
@@ -72,14 +73,9 @@ class TokenSource(Source):
         """Return the tokens of rows one after the other, in fresh memory, and each row's number."""
 
     @property
-    def packing(self) -> str | None:
-        """How documents were put into rows: `concat`, `best_fit`; None where it is unknown."""
-        return None
-
-    @property
     def keeps_apart(self) -> bool:
         """Whether rows hold documents that only their ends keep apart: no token stands between."""
-        return self.packing == "best_fit"
+        return False
 
     @property
     def is_stream(self) -> bool:
@@ -203,12 +199,7 @@ class TokenSource(Source):
             return None
         firsts, lasts = self._samples_at(begins) + 1, self._samples_at(stops - 1) + 1
         samples, offsets = between(firsts, lasts)
-        found = self._starts_of(samples)
-        # Of documents without a token it is the last one that counts.
-        rows = np.repeat(np.arange(len(begins)), np.diff(offsets))
-        is_new = np.ones(len(found), bool)
-        is_new[:-1] = (found[:-1] != found[1:]) | (rows[:-1] != rows[1:])
-        return ends_of(found, rows, is_new, len(begins))
+        return distinct_ends(self._starts_of(samples), offsets)
 
     # The surface of all sources.
 
@@ -273,10 +264,6 @@ class OverTokens(TokenSource):
         return self.source.token_dtype
 
     @property
-    def packing(self) -> str | None:
-        return self.source.packing
-
-    @property
     def keeps_apart(self) -> bool:
         return self.source.keeps_apart
 
@@ -309,6 +296,14 @@ def ends_of(
     return values[is_kept], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
+def distinct_ends(values: NDArray[np.int64], offsets: NDArray[np.int64]) -> Ends:
+    """Return rising values, each once in a row: documents without a token end where others do."""
+    rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    is_new = np.ones(len(values), bool)
+    is_new[1:] = (values[1:] != values[:-1]) | (rows[1:] != rows[:-1])
+    return ends_of(values, rows, is_new, len(offsets) - 1)
+
+
 def take(
     runs: NDArray[np.int64],
     places: NDArray[np.int64],
@@ -326,8 +321,6 @@ def take(
         for row, (run, place) in enumerate(zip(runs.tolist(), places.tolist(), strict=True)):
             out[row : row + 1] = found[run][place : place + 1]
         return out
-    order = np.argsort(runs, kind="stable")
-    ordered = runs[order]
-    for which in np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1):
+    for which in grouped(runs):
         out[which] = items_of(int(runs[which[0]]))[places[which]]
     return out

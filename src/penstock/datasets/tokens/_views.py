@@ -91,12 +91,6 @@ class ConcatenatedTokens(TokenSource, Concatenated):
         return sizes.pop() if len(sizes) == 1 else None
 
     @property
-    def packing(self) -> str | None:
-        """How documents were put into rows; None where sources differ."""
-        kinds = {one.packing for one in self.sources}
-        return kinds.pop() if len(kinds) == 1 else None
-
-    @property
     def keeps_apart(self) -> bool:
         return any(one.keeps_apart for one in self.sources)
 
@@ -141,11 +135,6 @@ class ConcatenatedTokens(TokenSource, Concatenated):
         return found
 
 
-def concatenated_tokens(one: TokenSource, other: Source) -> Source:
-    """Return the rows of both: a source of tokens, where the other has tokens, too."""
-    return named_sources([one, other])
-
-
 def named_sources(sources: Sequence[Source], names: Sequence[str] = ()) -> Concatenated:
     """Return several sources as one: of tokens, where all have tokens that one dtype holds."""
     tokens = [one for one in sources if isinstance(one, TokenSource)]
@@ -165,10 +154,7 @@ def split_tokens(
             f"by={by!r}: tokens have no field to split by. Split by row numbers, without `by`, or "
             "split the records before they are tokenised."
         )
-    parts = split(source, by, seed, shares)
-    rules = [part.rule for part in parts if isinstance(part, SplitPart)]
-    views = [PartTokens(source, rule, number) for number, rule in enumerate(rules)]
-    return Parts(views, parts.names)
+    return split(source, by, seed, shares, PartTokens)
 
 
 def where_tokens(source: TokenSource, expression: object) -> Source:
@@ -239,20 +225,15 @@ class Windows(OverTokens):
             return self
         return Windows(source, self.length, self.stride, self.ahead)
 
-    def location(self, which: Any) -> Location:
-        """Return where a window begins, and how long it is; it may end in another file."""
-        is_many = bool(np.ndim(which))
-        ids = self._numbers(which) if is_many else np.array([self._number(which)])
+    def _places(self, ids: NDArray[np.int64]) -> Location:
+        """Return where windows begin, and how long they are; one may end in another file."""
         begins = ids * self.stride
         samples = self.source._samples_at(begins)
         at = self.source.location(samples)
         size = self.token_dtype.itemsize
         inside = begins - self.source._starts_of(samples)
         offsets = np.asarray(at.offset, np.int64) + inside * size
-        sizes = self._lengths(ids) * size
-        if is_many:
-            return Location(at.file, offsets, sizes)
-        return Location(self.files[int(at.file[0])], int(offsets[0]), int(sizes[0]))
+        return Location(at.file, offsets, self._lengths(ids) * size)
 
     def raw(self, which: int) -> bytes:
         ids = np.array([self._number(which)])

@@ -240,7 +240,7 @@ def _compared(
         if is_.is_boolean(type_):
             if isinstance(value, bool) and how in ("==", "!="):
                 return _COMPARE[how](array, pa.scalar(value))
-        elif _is_number(type_):
+        elif is_.is_integer(type_) or is_.is_floating(type_) or is_.is_decimal(type_):
             if isinstance(value, int | float) and not isinstance(value, bool):
                 return _numbers(how, array, value)
         elif is_.is_temporal(type_) and isinstance(value, str):
@@ -259,10 +259,6 @@ def lengths_in(array: pa.Array) -> pa.Array | None:
     if is_.is_list(type_) or is_.is_large_list(type_) or is_.is_fixed_size_list(type_):
         return pc.list_value_length(array)
     return None
-
-
-def _is_number(type_: pa.DataType) -> bool:
-    return bool(is_.is_integer(type_) or is_.is_floating(type_) or is_.is_decimal(type_))
 
 
 def _word(value: Value) -> str:

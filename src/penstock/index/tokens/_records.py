@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from penstock.errors import OptionError
+from penstock.decode import OF_A_RECORD, as_records, read_around_bad
+from penstock.errors import OptionError, PenstockError
 from penstock.index._formats import load
 from penstock.index.checked._checks import Aside
 from penstock.index.tokens._documents import BATCH_BYTES, DocumentMaker, TokenProbe
@@ -89,6 +90,9 @@ class RecordDocuments(DocumentMaker):
 
     def _text(self, number: int) -> Document:
         record = self._records[number]
+        if isinstance(record, PenstockError):
+            fact = record.fact.removeprefix(f"record {self._start + number:,}: ")
+            raise BadText(fact.rstrip("."))
         if not hasattr(record, "keys"):
             raise BadText(f"it is a {type(record).__qualname__}, not a dict")
         return self._work.text.of(record)
@@ -106,16 +110,23 @@ class RecordDocuments(DocumentMaker):
         return Aside(self._start + number, 0, 0, f"{self._place(number)[1]}: {reason}")
 
 
-def records_of(source: Any, start: int, stop: int, fields: Sequence[str] | None) -> Sequence[Any]:  # noqa: ANN401 (see `is_source`)
-    """Return records as mappings; only these fields where the source can leave out others."""
-    ids = np.arange(start, stop, dtype=np.int64)
+def records_of(source: Any, start: int, stop: int, fields: Sequence[str] | None) -> list[Any]:  # noqa: ANN401 (see `is_source`)
+    """Return records as mappings; only these fields where the source can leave out others.
+
+    In place of a record that cannot be read there is its error.
+    """
+    names: list[str] = []
     if fields is not None and source.schema_is_complete:
         names = [name for name in source.schema.names if _is_needed(name, fields)]
-        if names:
-            found: list[Any] = source.read(ids, names).to_pylist()
-            return found
-    many: Sequence[Any] = source.read(ids)
-    return many
+
+    def read(low: int, high: int) -> list[Any]:
+        ids = np.arange(start + low, start + high, dtype=np.int64)
+        return as_records(source.read(ids, names), ids) if names else list(source.read(ids))
+
+    records: list[Any] = []
+    for found in read_around_bad(stop - start, read, OF_A_RECORD):
+        records += found.value if found.why is None else [found.why]
+    return records
 
 
 def _is_needed(name: str, fields: Sequence[str]) -> bool:
@@ -142,7 +153,7 @@ class SourceRecords(TextInput):
     @cached_property
     def _record_bytes(self) -> int:
         """Bytes of a record, about; the same for the same records."""
-        some = self.source.read(np.arange(min(_FIRST, len(self.source))))
+        some = records_of(self.source, 0, min(_FIRST, len(self.source)), None)
         return max(1, sum(len(str(record)) for record in some) // max(1, len(some)))
 
     @property

@@ -13,6 +13,7 @@ from penstock._words import counted
 from penstock.storage import SeekableFile, reading
 from penstock.tables._head import allowed_bytes, too_large
 from penstock.tables._schemas import leaves
+from penstock.tables._varint import signed, varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +26,6 @@ Value = int | bytes | list["Value"] | dict[int, "Value"]
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _STRUCT = 1, 2, 3, 7, 8, 9, 12
 _INTEGERS = (4, 5, 6)
 _LONG_LIST = 15
-_MOST_BITS = 64
 _DEEPEST = 8
 _UNCOMPRESSED_BYTES, _COMPRESSED_BYTES, _DATA, _DICTIONARY, _DATA_2 = 2, 3, 5, 7, 8
 """Fields of a page's header; the first field of the last three is the number of values."""
@@ -57,8 +57,7 @@ class ThriftReader:
 
     def _value(self, kind: int, depth: int) -> Value:
         if kind in _INTEGERS:
-            number = self._unsigned()
-            return number >> 1 ^ -(number & 1)
+            return signed(self._unsigned())
         if kind in (_TRUE, _FALSE):
             return int(kind == _TRUE)
         if kind in (_BYTE, _DOUBLE, _BINARY):
@@ -101,13 +100,11 @@ class ThriftReader:
         return self._data[self.at - 1]
 
     def _unsigned(self) -> int:
-        found = shift = 0
-        while (byte := self._byte()) & 0x80:
-            found |= (byte & 0x7F) << shift
-            shift += 7
-            if shift > _MOST_BITS:
-                raise DamagedStructureError(f"an endless number before byte {self.at:,}")
-        return found | byte << shift
+        try:
+            found, self.at = varint(self._data, self.at)
+        except (IndexError, ValueError):
+            raise DamagedStructureError(f"no number at byte {self.at:,}") from None
+        return found
 
 
 def page_headers(chunk: bytes) -> Iterator[tuple[int, int, bool]]:
