@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.orc
@@ -20,6 +21,7 @@ from penstock.schema import (
     Schema,
     Set,
     Vector,
+    check_batch,
     fit_vocabulary,
     where,
 )
@@ -126,6 +128,43 @@ def test_flat_records_come_from_csv(tmp_path: Path) -> None:
         run(str(path), own),
         run([{key: one[key] for key in ("id", "k")} for one in RECORDS], own.for_split("train")),
     )
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pl.DataFrame,
+        lambda table: table.to_pandas(),
+        lambda table: penstock.open(table).take(range(40)),
+        lambda table: penstock.open(table).where("id >= 0"),
+        lambda _: penstock.open(RECORDS).map(dict),
+        lambda table: penstock.open(RECORDS[:15]) + penstock.open(table[15:]),
+    ],
+    ids=["polars", "pandas", "taken", "searched", "mapped", "added"],
+)
+def test_frames_and_views_give_the_same_batches(made: Any, expected: list[Any]) -> None:
+    assert_same(run(made(pa.Table.from_pylist(RECORDS))), expected)
+
+
+def test_a_mixture_gives_the_records_of_its_sources() -> None:
+    lists = penstock.open([{**one, "other": "a text"} for one in RECORDS[:20]])
+    table = penstock.open(pa.table({**as_columns(RECORDS[20:]), "other": [1.5] * 20}))
+    mixture = penstock.Mixture({"a": lists, "b": table}, weights={"a": 1, "b": 1})
+    own = schema()
+    seen = set()
+    for batch in run(mixture, own):
+        check_batch(own, batch, "train")
+        items = batch["record/ev/n"]
+        for row, number in enumerate(batch["record/id"].targets["content"][:, 0].int().tolist()):
+            seen.add(number)
+            numbers = [one["n"] for one in RECORDS[number]["ev"]][:2]
+            assert items.content[row, 0, : len(numbers)].tolist() == numbers
+            assert (items.state[row, 0] == 0).sum() == len(numbers)
+    assert {number < 20 for number in seen} == {True, False}
+
+
+def as_columns(records: list[dict[str, Any]]) -> dict[str, Any]:
+    return {name: [one[name] for one in records] for name in records[0]}
 
 
 def as_type(table: pa.Table, **types: pa.DataType) -> pa.Table:
