@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -130,6 +131,34 @@ def test_so_does_one_with_other_options_of_the_trainer(
     for path, before in checkpoints(tmp_path):
         if path.stem in ("step1", "end0", "end1"):
             again = fit(KINDS[kind], checkpoint=path, **options)
+            assert again.trained == whole.trained[before:], path.stem
+
+
+class Curious(Net):
+    """Asks for loaders of its own, and looks at batches before they are trained."""
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        with contextlib.suppress(TypeError):
+            assert len(self.trainer.datamodule.train_dataloader()) > 0  # type: ignore[attr-defined]
+        return super().configure_optimizers()
+
+    def on_train_start(self) -> None:
+        next(iter(self.trainer.train_dataloader))  # type: ignore[call-overload]
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        next(iter(self.trainer.train_dataloader), None)  # type: ignore[call-overload]
+        self.trainer.datamodule.train_dataloader()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", ["shuffled", "generated", "a dataset", "a source"])
+def test_a_model_that_looks_at_batches_trains_the_same_ones(kind: str, tmp_path: Path) -> None:
+    whole = fit(KINDS[kind])
+    looking = fit(KINDS[kind], tmp_path, net=Curious())
+    assert looking.trained == whole.trained
+    assert looking.schema.state_dict() == whole.schema.state_dict()
+    for path, before in checkpoints(tmp_path):
+        if path.stem in ("step1", "step2", "step6", "end0"):
+            again = fit(KINDS[kind], net=Curious(), checkpoint=path)
             assert again.trained == whole.trained[before:], path.stem
 
 

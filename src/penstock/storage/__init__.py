@@ -6,9 +6,11 @@ from penstock._lazy import facade
 from penstock.storage._drafts import NO_HARD_LINKS, Leftover, drafts_in, publish_by_link, sync
 from penstock.storage._environment import (
     cache_directory,
+    environment,
     keep_tokenizers_to_one_thread,
     new_remote_path,
     rank,
+    set_environment,
     world_size,
 )
 from penstock.storage._files import (

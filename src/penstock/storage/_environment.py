@@ -1,4 +1,4 @@
-"""The one place that reads environment variables, and sets one."""
+"""The one place that reads and sets environment variables."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import re
 import secrets
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _S3_ENDPOINTS = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 _SECRET = re.compile(r"(AWS|AZURE|GOOGLE)_\w*(KEY|KEY_ID|SECRET|TOKEN)")
@@ -40,6 +44,17 @@ def new_remote_path(name: str) -> str:
 def keep_tokenizers_to_one_thread() -> None:
     """Set `TOKENIZERS_PARALLELISM`, which the library asks at every call, for this process."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+def environment() -> dict[str, str]:
+    """Return all variables, for a process that does not get them from this one by itself."""
+    return dict(os.environ)
+
+
+def set_environment(variables: Mapping[str, str]) -> None:
+    """Have these variables alone."""
+    os.environ.clear()
+    os.environ.update(variables)
 
 
 def rank() -> int:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakSet
 
 from penstock.errors import UnsafeForkError, WorkerError
+from penstock.storage import environment, set_environment
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -244,13 +245,13 @@ def started_worker(
     with interrupts_held():
         connection, theirs = multiprocessing.Pipe()
         foreign = [*(worker.connection for worker in others), connection]
+        run: Callable[..., None] = target
+        arguments: tuple[Any, ...] = (theirs, payload, foreign if method == "fork" else [])
+        if method == "forkserver":
+            # The server has the variables of its own start: credentials may be new since then.
+            run, arguments = _in_environment, (environment(), target, *arguments)
         # Daemons, so that Python's own exit ends them, too.
-        process = context.Process(
-            target=target,
-            args=(theirs, payload, foreign if method == "fork" else []),
-            name=_Name(name),
-            daemon=True,
-        )
+        process = context.Process(target=run, args=arguments, name=_Name(name), daemon=True)
         needs_main = not isinstance(payload, bytes) or b"__main__" in payload
         with _starting, nullcontext() if needs_main else _without_main():
             try:
@@ -268,6 +269,13 @@ def started_worker(
             finally:
                 theirs.close()
         return WorkerProcess(connection, process)
+
+
+def _in_environment(
+    variables: Mapping[str, str], target: Callable[..., None], *arguments: object
+) -> None:
+    set_environment(variables)
+    target(*arguments)
 
 
 class _Ignoring:
