@@ -1,7 +1,10 @@
 """Train a small network on three tables of scikit-learn, each fed by a schema, in Lightning.
 
-`python examples/train_tables.py --plot docs/tables-accuracy.png` draws the picture in
-docs/lightning.md. It exits with an error if an accuracy is below the one that is stated here.
+    pip install 'penstock[lightning,schema,polars]' scikit-learn matplotlib
+    python examples/train_tables.py --plot accuracy.png
+
+It prints the accuracy on records that are held out, draws it over the epochs, and exits with an
+error if one is below the accuracy that is stated here. docs/lightning.md shows the picture.
 """
 
 import argparse
@@ -191,7 +194,9 @@ def plot(curves: dict[str, list[float]], path: Path) -> None:
 
 def main() -> None:
     """Train on each table, print what came of it, and draw it."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--plot", type=Path, default=Path("accuracy.png"), help="a PNG file")
     options = parser.parse_args()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import lightning as pl
 
 import penstock
-from penstock.lightning import Writer
-from penstock.schema import Number, Schema
+from penstock.lightning import StreamingDataModule, Writer
+from penstock.schema import Number, Schema, SchemaModel
 from tests.integration.launching import run_main
 
 if TYPE_CHECKING:
@@ -30,20 +30,29 @@ class Doubles(pl.LightningModule):
         return {"predictions": {"record/n": batch["record/n"].content * 2}}
 
 
-def main(place: Path, plan: dict[str, Any]) -> None:
-    trainer = pl.Trainer(
+def trainer(place: Path, plan: dict[str, Any], writers: dict[str, Any]) -> pl.Trainer:
+    return pl.Trainer(
         accelerator="cpu",
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-        callbacks=[Writer(place / name, **options) for name, options in plan["writers"].items()],
+        callbacks=[Writer(place / name, **options) for name, options in writers.items()],
         **plan.get("trainer", {}),
     )
+
+
+def main(place: Path, plan: dict[str, Any]) -> None:
     schema = Schema(Number("n")).for_split("predict")
     text = "x" * plan.get("text_bytes", 1)
     records = [{"n": number, "text": text} for number in range(11)]
     loader = penstock.DataLoader(records, schema, num_workers=0, **plan["loader"])
-    trainer.predict(Doubles(plan.get("killed_at")), loader, return_predictions=False)
+    model = Doubles(plan.get("killed_at"))
+    trainer(place, plan, plan["writers"]).predict(model, loader)
+    if "module" in plan:
+        schema_model = SchemaModel(Number("n"), batch_size=2)
+        about = {"suffix": "ndjson", "predict": "jsonl$", "num_workers": 0}
+        data = StreamingDataModule(schema_model, place / "data", **about)
+        trainer(place, plan, plan["module"]).predict(model, datamodule=data)
 
 
 if __name__ == "__main__":

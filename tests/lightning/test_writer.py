@@ -6,10 +6,13 @@ import json
 import signal
 import subprocess
 import sys
+import weakref
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import lightning as pl
+import lightning
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,10 +23,10 @@ from hypothesis.extra import numpy as hnp
 
 import penstock
 from penstock.errors import ObjectExistsError, OptionError, SchemaMismatchError
-from penstock.lightning import Writer
+from penstock.lightning import PolarsDataModule, StreamingDataModule, Writer
 from penstock.lightning._parts import next_number
 from penstock.lightning._predictions import column, known_types
-from penstock.schema import Array, Category, DateParts, Number, Schema, Set, Vector
+from penstock.schema import Array, Category, DateParts, Number, Schema, SchemaModel, Set, Vector
 from tests.integration.launching import ROOT, run_by_lightning
 
 if TYPE_CHECKING:
@@ -47,7 +50,7 @@ SCHEMA = Schema(
 )
 
 
-class Model(pl.LightningModule):
+class Model(lightning.LightningModule):
     """Returns what a function makes of a batch and its number."""
 
     def __init__(self, predict: Callable[[Any, int], Any], schema: Schema | None = SCHEMA) -> None:
@@ -76,13 +79,11 @@ def loader(records: Any = RECORDS, batch_size: int = 4, **options: Any) -> penst
 
 
 def predict(writer: Writer, model: Model, batches: Iterable[Any] | None = None) -> None:
-    trainer(writer).predict(
-        model, loader() if batches is None else batches, return_predictions=False
-    )
+    trainer(writer).predict(model, loader() if batches is None else batches)
 
 
-def trainer(writer: Writer) -> pl.Trainer:
-    return pl.Trainer(
+def trainer(writer: Writer) -> lightning.Trainer:
+    return lightning.Trainer(
         accelerator="cpu",
         logger=False,
         enable_progress_bar=False,
@@ -296,7 +297,7 @@ def test_a_postprocessor_returns_predictions_or_changes_them(tmp_path: Path) -> 
 
 
 def test_a_data_module_says_where_records_come_from(tmp_path: Path) -> None:
-    class Data(pl.LightningDataModule):
+    class Data(lightning.LightningDataModule):
         hyperparameters = SCHEMA.hyperparameters
 
         def predict_dataloader(self) -> Any:
@@ -307,7 +308,7 @@ def test_a_data_module_says_where_records_come_from(tmp_path: Path) -> None:
 
     writer = Writer(tmp_path, ordered=True)
     model = Model(constant(kind={"value": 3}), None)
-    trainer(writer).predict(model, datamodule=Data(), return_predictions=False)
+    trainer(writer).predict(model, datamodule=Data())
     assert names(tmp_path) == ["predictions.parquet"]
     found = rows(tmp_path)
     assert [(row["source"], row["row"]) for row in found] == [
@@ -317,15 +318,71 @@ def test_a_data_module_says_where_records_come_from(tmp_path: Path) -> None:
     assert content(tmp_path, "record/kind")[0]["value"] == "3"
 
 
-def test_a_warning_says_that_lightning_keeps_outputs(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    writer = Writer(tmp_path, overwrite="append")
-    for keeps in (False, True, True):
-        trainer(writer).predict(Model(doubled), loader(), return_predictions=keeps)
-    told = [entry.getMessage() for entry in caplog.records if entry.name == "penstock.lightning"]
-    assert len(told) == 1
-    assert "return_predictions=False" in told[0]
+def twice(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield record
+    yield {**record, "n": -record["n"]}
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+@pytest.mark.parametrize("preprocessor", [None, twice])
+def test_rows_have_the_file_and_the_row_of_their_record(preprocessor: Any, tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    for name, count in (("a", 7), ("b", 1), ("c", 5)):
+        with penstock.writer(root / f"{name}.jsonl") as out:
+            out.write([{"n": number + 1, "name": name} for number in range(count)])
+    model = SchemaModel(Number("n"), batch_size=2)
+    data = StreamingDataModule(
+        model, root, "ndjson", predict=r"\.jsonl$", sharding="chunk", chunk_batch_size=3,
+        num_workers=2, preprocessor=preprocessor,
+        observation_buffer_size=9, sample_rate=0.5, replacement=True,  # Not for predictions.
+    )  # fmt: skip
+    for folder, ordered in ((tmp_path / "parts", False), (tmp_path / "whole", True)):
+        writer = Writer(folder, 1, ordered=ordered)
+        trainer(writer).predict(Model(doubled, None), datamodule=data)
+    whole = rows(tmp_path / "whole")
+    expected = [
+        (str(root / f"{name}.jsonl"), row, sign * (row + 1))
+        for name, count in (("a", 7), ("b", 1), ("c", 5))
+        for row in range(count)
+        for sign in ((1,) if preprocessor is None else (1, -1))
+    ]
+    assert [(one["source"], one["row"], one["inputs"]["n"]) for one in whole] == expected
+    found = [one["predictions"]["record/n"]["content"] for one in whole]
+    assert found == [2.0 * n for _, _, n in expected]
+    parts = rows(tmp_path / "parts")
+    assert parts != whole  # Batches of two workers come in turn.
+    assert sorted(map(str, parts)) == sorted(map(str, whole))
+
+
+def test_inputs_have_the_types_of_their_frame(tmp_path: Path) -> None:
+    frame = pl.DataFrame(
+        {
+            "n": pl.Series(range(5), dtype=pl.Int8),
+            "late": pl.Series([None, None, None, None, 0.5], dtype=pl.Float32),
+            "at": [datetime(2024, 1, day + 1, tzinfo=UTC) for day in range(5)],
+        }
+    )
+    data = PolarsDataModule(SchemaModel(Number("n"), batch_size=2), dataframe=frame, num_workers=0)
+    trainer(Writer(tmp_path, 1)).predict(Model(doubled, None), datamodule=data)
+    types = [pq.read_schema(tmp_path / name).field("inputs").type for name in names(tmp_path)]
+    at = pa.timestamp("us", "UTC")
+    assert types == [pa.struct([("n", pa.int8()), ("late", pa.float32()), ("at", at)])] * 3
+    assert [row["inputs"] for row in rows(tmp_path)] == frame.to_dicts()
+
+
+def test_lightning_keeps_no_outputs(tmp_path: Path) -> None:
+    made: list[weakref.ref[torch.Tensor]] = []
+    alive: list[int] = []
+
+    def looking(batch: Any, _: int) -> Any:
+        alive.append(sum(one() is not None for one in made))
+        output = doubled(batch)
+        made.append(weakref.ref(output["predictions"]["record/n"]["content"]))
+        return output
+
+    model, batches = Model(looking), loader(batch_size=1)
+    assert trainer(Writer(tmp_path)).predict(model, batches, return_predictions=True) is None
+    assert max(alive) <= 1
 
 
 # Errors.
@@ -392,13 +449,17 @@ def test_parts_are_published_while_predictions_go_on(tmp_path: Path) -> None:
 def test_a_part_is_written_by_row_groups_and_a_wider_type_begins_another(tmp_path: Path) -> None:
     text = "x" * (1 << 20)
     records = [{"n": n, "text": text, "z": n if n < 40 else n / 2} for n in range(48)]
-    predict(Writer(tmp_path), Model(doubled), loader(records))
+
+    def flowing() -> Iterator[dict[str, Any]]:
+        yield from records
+
+    predict(Writer(tmp_path), Model(doubled), loader(flowing))
     files = [pq.ParquetFile(tmp_path / name) for name in names(tmp_path)]
     assert [file.metadata.num_rows for file in files] == [32, 16]
     assert [file.num_row_groups for file in files] == [2, 1]
     assert [row["inputs"]["z"] for row in rows(tmp_path)] == [one["z"] for one in records]
     merged = Writer(tmp_path, ordered=True, overwrite="replace")
-    predict(merged, Model(doubled), loader(records, shuffle=True))
+    predict(merged, Model(doubled), loader(flowing, shuffle=True))
     assert names(tmp_path) == ["predictions.parquet"]
     assert [row["inputs"]["z"] for row in rows(tmp_path)] == [one["z"] for one in records]
 
@@ -455,7 +516,7 @@ def test_a_writer_serves_several_runs(tmp_path: Path) -> None:
     writer = Writer(tmp_path, overwrite="replace")
     one = trainer(writer)
     for _ in range(2):
-        one.predict(Model(doubled), loader(), return_predictions=False)
+        one.predict(Model(doubled), loader())
     assert len(rows(tmp_path)) == 10
 
 
@@ -485,7 +546,10 @@ def test_two_ranks_write_every_record_once(tmp_path: Path) -> None:
         "writers": {"parts": {"flush_every_n_batches": 2}, "whole": {"ordered": True}},
         "loader": {"global_batch_size": 4, "shuffle": True},
         "trainer": {"devices": 2, "strategy": "ddp"},
+        "module": {"files": {}, "ordered": {"ordered": True}},
     }
+    with penstock.writer(tmp_path / "data" / "only.jsonl") as out:
+        out.write(RECORDS)
     run_by_lightning("writer_program", tmp_path, plan)
     parts = [f"rank-0000{rank}-0000{part}.parquet" for rank in range(2) for part in range(2)]
     assert names(tmp_path / "parts") == parts
@@ -494,6 +558,10 @@ def test_two_ranks_write_every_record_once(tmp_path: Path) -> None:
     assert [(row["row"], row["inputs"]["n"]) for row in whole] == [(n, n) for n in range(11)]
     assert content(tmp_path / "whole", "record/n") == [2.0 * n for n in range(11)]
     assert sorted(rows(tmp_path / "parts"), key=lambda row: row["row"]) == whole
+    # The other rank has no file, and so no batch.
+    assert names(tmp_path / "files") == ["rank-00000-00000.parquet"]
+    assert [row["inputs"] for row in rows(tmp_path / "ordered")] == RECORDS
+    assert rows(tmp_path / "files") == rows(tmp_path / "ordered")
 
 
 def test_a_bucket_holds_predictions_as_a_folder_does(

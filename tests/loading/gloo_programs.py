@@ -72,7 +72,7 @@ def _be_rank(name: str, folder: Path, rank: int, world_size: int, run: Run) -> N
     os.dup2(log, 2)
     status = 1
     try:
-        with _gloo(folder, rank, world_size):
+        with _gloo(folder, rank, world_size, in_rank_0=bool(run.get("store_in_rank_0"))):
             module, function = name.split(":")
             getattr(importlib.import_module(module), function)(folder, rank, run)
         (folder / f"rank-{rank}.done").touch()
@@ -85,19 +85,36 @@ def _be_rank(name: str, folder: Path, rank: int, world_size: int, run: Run) -> N
 
 
 @contextlib.contextmanager
-def _gloo(folder: Path, rank: int, world_size: int) -> Iterator[None]:
+def _gloo(folder: Path, rank: int, world_size: int, *, in_rank_0: bool) -> Iterator[None]:
+    """Meet through a file; or through rank 0, as ranks of one host do without a launcher."""
     import torch.distributed as dist
 
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{folder / 'meeting'}",
-        rank=rank,
-        world_size=world_size,
-        timeout=timedelta(seconds=60),
-    )
+    meeting: dict[str, Any] = {"init_method": f"file://{folder / 'meeting'}"}
+    if in_rank_0:
+        meeting = {"store": _store_in_rank_0(folder / "port", rank, world_size)}
+    limit = timedelta(seconds=60)
+    dist.init_process_group("gloo", rank=rank, world_size=world_size, timeout=limit, **meeting)
+    if in_rank_0:
+        dist.barrier()  # Rank 0 may leave now: no rank asks the store to become one.
     yield
     dist.destroy_process_group()
+
+
+def _store_in_rank_0(port: Path, rank: int, world_size: int) -> Any:
+    import torch.distributed as dist
+
+    while rank and not port.exists():
+        time.sleep(0.01)
+    number = int(port.read_text()) if rank else 0
+    store = dist.TCPStore(
+        "127.0.0.1", number, world_size, is_master=not rank, wait_for_workers=False
+    )
+    if not rank:
+        draft = port.with_suffix(".draft")
+        draft.write_text(str(store.port))
+        draft.replace(port)
+    return store
 
 
 def summed(*numbers: float) -> list[float]:
@@ -131,6 +148,10 @@ def go_through(folder: Path, rank: int, run: Run) -> None:
 
 def disagree(folder: Path, rank: int, run: Run) -> None:
     """Go through loaders that differ by rank, without a collective; write down what is raised."""
+    import torch.distributed as dist
+
+    if run["loader"].pop("older_torch", False):
+        del dist.ProcessGroup.get_group_store
     late = run["loader"].pop("late", None)
     own = run["loader"].pop("own")[rank]
     while rank == late and not (folder / "step").exists():
@@ -149,8 +170,6 @@ def disagree(folder: Path, rank: int, run: Run) -> None:
     except penstock.errors.RankMismatchError as error:
         told = str(error)
     (folder / f"rank-{rank}.json").write_text(json.dumps([steps, told]))
-    import torch.distributed as dist
-
     dist.barrier()  # The store lives in one of them, or in a file that the last one removes.
 
 

@@ -67,6 +67,14 @@ def test_a_difference_is_named_on_both_sides(
         assert all(texts)
 
 
+def test_ranks_are_compared_where_torch_has_no_public_way_to_the_store(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    own = [{"source": records(800)}, {"source": records(801)}]
+    found = outcomes(nursery, tmp_path, *own, older_torch=True)
+    assert all("rank 0 has" in text for _, text in found)
+
+
 @pytest.mark.parametrize("late", [0, 1])
 def test_a_rank_that_began_alone_is_stopped_when_the_other_comes(
     late: int, nursery: Nursery, tmp_path: Path

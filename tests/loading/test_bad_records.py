@@ -5,12 +5,19 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
 import penstock
 from penstock import DataLoader
-from penstock.errors import BadRecordsError, MalformedLineError, SchemaMismatchError
+from penstock.errors import (
+    BadRecordsError,
+    CorruptFileError,
+    MalformedLineError,
+    SchemaMismatchError,
+)
 from tests.loading.samples import record
 
 if TYPE_CHECKING:
@@ -243,3 +250,26 @@ class TestSeveralAtOnce:
         assert "skip=[2, 3, 4]" in str(caught.value)
         loader = DataLoader(view, {"a": "int64"}, batch_size=5, skip=[2, 3, 4], materialize=way)
         assert [batch["a"].tolist() for batch in loader] == [[1, 1]]
+
+
+def test_a_damaged_part_of_a_file_is_masked_and_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"n": range(600)}), path, row_group_size=200, use_dictionary=False)
+    data = bytearray(path.read_bytes())
+    at = pq.read_metadata(path).row_group(1).column(0).data_page_offset
+    data[at + 30 : at + 60] = bytes(30)
+    path.write_bytes(data)
+    about: dict[str, Any] = {"batch_size": 60, "num_workers": 0, "materialize": False}
+    masked = list(DataLoader(path, {"n": "int64"}, **about, on_error="mask", max_bad=600))
+    counts = [n for n, is_good in rows(masked).items() if is_good]
+    # Of a batch, all rows of the file go with the damaged ones.
+    assert counts == [*range(180), *range(420, 600)]
+    values = torch.cat([one["n"] if one.valid is None else one["n"][one.valid] for one in masked])
+    assert values.tolist() == counts
+    assert caplog.text.count("row group 1 cannot be read") == 1
+    with pytest.raises(BadRecordsError, match="120 records are bad, more than max_bad=100"):
+        list(DataLoader(path, {"n": "int64"}, **about, on_error="mask"))
+    with pytest.raises(CorruptFileError, match="row group 1 cannot be read"):
+        list(DataLoader(path, {"n": "int64"}, **about))

@@ -7,6 +7,7 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -156,3 +157,12 @@ def test_a_mark_makes_the_state_of_its_batch_when_more_were_handed_out(source: A
     again.load_state_dict(whole.state_dict(marks[2]))
     assert [batch.ids.tolist() for batch in again] == batches[3:]
     assert again.state_dict() == whole.state_dict()
+
+
+def test_a_leaf_whose_column_the_table_lacks_is_null() -> None:
+    stream = Ranges(BORDERS)
+    stream.source = penstock.open(pa.table({"n": range(50)}))
+    schema = Schema(Number("n"), Number("other"))
+    batch = next(iter(penstock.DataLoader(stream, schema, batch_size=2, num_workers=0)))
+    assert batch["record/n"].state.tolist() == [[0], [0]]
+    assert batch["record/other"].state.tolist() == [[1], [1]]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import penstock
 from penstock import DataLoader
 from penstock.datasets import TokensDataset
-from penstock.errors import OptionError
+from penstock.errors import BadRecordsError, OptionError
 from penstock.loading import _kept_plans as kept_plans
 from penstock.order import BucketPlan, CostPlan, Order, PackingPlan
 from tests.loading.token_samples import write_samples
@@ -321,9 +321,15 @@ def test_a_plan_that_does_not_fit_the_source_is_refused(plan: Any, message: str)
 def test_a_record_without_a_cost_is_named_unless_it_is_skipped(path: Path) -> None:
     path.write_text(_line(1) + '{"n": 2}\n' + _line(3))
     plan = CostPlan("size", 20)
-    with pytest.raises(OptionError, match="record 1 has none, or cannot be read") as error:
+    with pytest.raises(
+        OptionError, match="record 1 has no whole number in size, or cannot"
+    ) as error:
         len(DataLoader(path, {"n": "int64"}, batch_size=plan))
     assert "skip=[1, …]" in str(error.value)
+    path.write_text('{"n": 1, "size": 0.5}\n' * 300)
+    with pytest.raises(BadRecordsError, match=r"not a whole number.*give an array of them"):
+        DataLoader(path, {"n": "int64"}, batch_size=plan)
+    path.write_text(_line(1) + '{"n": 2}\n' + _line(3))
     assert len(DataLoader(path, {"n": "int64"}, batch_size=plan, skip=[1])) >= 1
 
 

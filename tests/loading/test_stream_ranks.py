@@ -196,6 +196,37 @@ def test_a_dead_rank_is_named(
         assert said in told(job, rank), told(job, rank)
 
 
+def test_a_dead_rank_that_held_the_store_is_named(nursery: Nursery, tmp_path: Path) -> None:
+    run = {
+        "stream": {"sizes": [60, 5]},
+        "loader": {"batch_size": 4, "stall_timeout": 20, "num_workers": 0},
+        "dies": 0,
+        "at": 3,
+        "store_in_rank_0": True,
+    }
+    job = nursery.start(stream_programs.dies, tmp_path / "job", 2, run)
+    assert still_there(job.ranks, 60) == []
+    assert "the store of the process group, which lies in rank 0" in told(job, 1)
+
+
+@pytest.mark.parametrize(
+    ("source", "seconds"),
+    [
+        ({"stream": {"sizes": [9, 2]}}, [0.2, 0]),
+        ({"stream": {"sizes": [9, 2]}}, [0, 0.2]),
+        ({"records": 24}, [0, 0.2]),  # Numbered records need no other rank, nor its store.
+        ({"records": 24, "encode": "words"}, [0.2, 0]),
+    ],
+)
+def test_the_rank_that_holds_the_store_ends_no_other_rank_by_leaving(
+    source: dict[str, Any], seconds: list[float], nursery: Nursery, tmp_path: Path
+) -> None:
+    run = {"loader": {"batch_size": 4}, "seconds": seconds, "store_in_rank_0": True, **source}
+    job = nursery.start(stream_programs.leaves, tmp_path / "job", 2, run)
+    job.wait()
+    assert [told(job, rank) for rank in range(2)] == [3, 3]
+
+
 @pytest.mark.parametrize("asks", [[0], [1]])
 def test_a_rank_that_does_not_ask_for_the_state_is_named(
     asks: list[int], nursery: Nursery, tmp_path: Path

@@ -466,6 +466,10 @@ def test_errors_of_read_and_map_name_the_record() -> None:
     with pytest.raises(ZeroDivisionError) as raised_by_map:
         values(loader(flow([5]).map(divide)))
     assert "record 2 of unit 0, 0 was read" in "".join(raised_by_map.value.__notes__)
+    # It would end the loop, as if there were no more records.
+    with pytest.raises(RuntimeError, match=r"StopIteration.* by encode or the source") as stopped:
+        values(loader(flow([5]).map(lambda _record: next(iter([])))))
+    assert "record 0 of unit 0, 0 was read" in "".join(stopped.value.__notes__)
 
 
 def test_a_unit_that_does_not_pickle_is_named() -> None:
@@ -508,6 +512,8 @@ def test_units_of_a_generator_are_those_of_every_stream_made_of_it() -> None:
     [
         (lambda: penstock.stream("a.log", Reading([])), "expected a list of units"),
         (lambda: penstock.stream(5, Reading([])), "units=5: expected a list"),  # type: ignore[arg-type]
+        (lambda: penstock.stream({1, 2}, Reading([])), r"give sorted\(units\)"),
+        (lambda: DataLoader(lambda: iter([]), batch_size=2), "that only flow: penstock.stream"),
         (lambda: penstock.stream([1], lambda unit: []), r"def read\(unit, start=0\)"),
         (lambda: penstock.stream([1], 5), "expected a function"),  # type: ignore[arg-type]
         (lambda: penstock.stream([1], Reading([]), buffer=0), "buffer=0"),

@@ -281,6 +281,7 @@ def test_orders_are_those_of_every_release() -> None:
     ("arguments", "message"),
     [
         ({"sources": {}}, "no sources"),
+        ({"sources": [3, 4]}, "give them by name"),
         ({"sources": {"a": 0, "b": 3}}, "'a' is empty"),
         ({"sources": {"a": "a.jsonl", "b": 3}}, "'a.jsonl' is a path"),
         ({"sources": {"a": 2.5, "b": 3}}, "has no length"),

@@ -29,8 +29,9 @@ def joined_schema(schemas: Sequence[pa.Schema], labels: Sequence[str]) -> pa.Sch
         for path, _ in WholeSchema([empty_batch(schema, 0) for schema in pair]).mixed():
             held = (f"{type_at(schema, path)} in {distinct[schema]}" for schema in pair)
             raise SchemaMismatchError(
-                f"field {path!r} is {' and '.join(held)}: no type holds both. Say which one you "
-                f"want, such as JSON text: source.arrow(fields={{{path!r}: 'json'}})"
+                f"field {path!r} is {' and '.join(held)}: no type holds both. Ask for JSON text: "
+                f"DataLoader(source, {{{path!r}: 'json'}}), source.arrow(fields={{{path!r}: "
+                "'json'})"
             )
     return unify(empty_batch(schema, 0) for schema in distinct).schema
 

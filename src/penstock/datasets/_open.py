@@ -74,7 +74,7 @@ def open(  # noqa: A001, PLR0913 (the name that users type is penstock.open; opt
             raise OptionError(
                 f"cannot open {type(what).__qualname__}: expected a path, a pattern, a list of "
                 "paths or of dicts, an Arrow table, a data frame, or a dataset with len and "
-                "numbers."
+                "numbers. A DataLoader also takes records that only flow: penstock.stream."
             )
         if isinstance(what, list | tuple) and not what:
             _log.warning("an empty list was opened: there are no records, and no paths of any")

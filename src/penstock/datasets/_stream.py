@@ -62,6 +62,10 @@ def stream(
     is_list = isinstance(units, Iterable) and not isinstance(units, str | bytes | Mapping)
     if not is_list and not callable(units):
         raise OptionError(f"units={units!r}: expected a list of units, as [{units!r}].")
+    if isinstance(units, set | frozenset):
+        raise OptionError(
+            "units is a set, which each process has in another order: give sorted(units)."
+        )
     if read is None:
         found = as_stream(units)
         if found is None:
@@ -111,7 +115,9 @@ class Stream:
     repeats = False
     """Whether a record may come more than once in an epoch."""
     wraps = False
-    """Whether a rank that has run out repeats its last records, rather than rows of zeros."""
+    """Whether a rank that has run out repeats its first records, rather than rows of zeros."""
+    ends_together = True
+    """Whether a rank that has run out goes on in this way until the others have, too."""
 
     def __init__(self, units: Any, read: Any) -> None:
         self._units, self._read = units, read
@@ -120,8 +126,8 @@ class Stream:
         self.buffer = 10_000
         self.changes = callable(units) and "epoch" in _parameters(units)
         """Whether each epoch has units of its own, which `at` returns."""
-        self.rate = 1.0
-        """The share of records that `sample` keeps."""
+        self.rate, self.split = 1.0, ""
+        """The share of records that `sample` keeps; other ones for each split."""
         self._maps: tuple[Callable[[Any], Any], ...] = ()
         self._epochs: tuple[tuple[int, Stream], ...] = ()
         self._prints: dict[int | None, str] = {}

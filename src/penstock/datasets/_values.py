@@ -25,7 +25,7 @@ from penstock.datasets.columns._units import RecordsUnit, cut, stretches
 from penstock.datasets.fields._paths import is_listlike, type_at
 from penstock.datasets.where._where import ONLY_LENGTHS, lengths_in, plain
 from penstock.decode import keep_pandas_out, read_around_bad
-from penstock.errors import MalformedLineError, OptionError
+from penstock.errors import BadRecordsError, MalformedLineError, OptionError
 from penstock.storage import HiddenFolder, cache_directory
 from penstock.work import Shared, UnitResults, run_units, viewed
 
@@ -62,12 +62,17 @@ def values_of(source: Source, what: str, dtype: DTypeLike = np.int64) -> NDArray
     """
     type_ = np.dtype(dtype)
     _refuse_without(source, what)
-    if not lies_in_files(source):
-        return _found(source, what, type_, "")
-    facts = (source.fingerprint, state_of(source), what, type_.str)
-    key = fingerprint_of("values", str(_VERSION), *facts)
-    mapped = partial(_mapped, kind=type_.kind, length=len(source))
-    return kept_arrays([key], lambda: [_found(source, what, type_, key)], mapped)[0]
+    try:
+        if not lies_in_files(source):
+            return _found(source, what, type_, "")
+        facts = (source.fingerprint, state_of(source), what, type_.str)
+        key = fingerprint_of("values", str(_VERSION), *facts)
+        mapped = partial(_mapped, kind=type_.kind, length=len(source))
+        return kept_arrays([key], lambda: [_found(source, what, type_, key)], mapped)[0]
+    except BadRecordsError as why:
+        numbers = "whole numbers" if type_.kind == "i" else "numbers"
+        why.advise(f"Name a field of {numbers}, or give an array of them in place of {what!r}.")
+        raise
 
 
 def _mapped(path: Path, kind: str, length: int) -> NDArray[Any]:

@@ -207,7 +207,8 @@ def _types_of(source: Source, name: str, number: int) -> tuple[pa.DataType, ...]
         return (pa.int64(), pa.uint64())
     raise OptionError(
         f"field {name!r} is no category: record {number:,} holds {type_}, and only texts, bytes, "
-        f"whole numbers and booleans have codes. Ask for another type: json holds every value"
+        "whole numbers and booleans have codes. Ask for another type (json holds every value), or "
+        "balance by another field"
     )
 
 

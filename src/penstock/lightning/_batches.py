@@ -1,40 +1,55 @@
 """The batches of a split as Lightning asks for them, and the module that hands them out.
 
-Lightning reads one batch ahead of a loader without a length, and keeps only the state of rank 0.
-So the data module keeps the states itself: every batch leaves a mark, and a callback says which
-batch was trained last, on every rank.
+Lightning reads one batch ahead of a loader without a length, may save while a batch is trained, and
+keeps only the state of rank 0. So the data module keeps the states itself: every batch leaves a
+mark, and a callback says which batch was trained last, on every rank.
 """
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from penstock._lazy import require
+from penstock.decode import OF_A_RECORD
 from penstock.errors import OptionError
+from penstock.lightning._lightning import pl
 from penstock.schema import Strata, split_named
 
-require("lightning", extra="lightning", purpose="penstock.lightning")
-import lightning.pytorch as pl  # noqa: E402 (behind the error that names the extra)
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
     from penstock.loading import DataLoader
     from penstock.loading._run import Mark
+
+    Kept: TypeAlias = Callable[..., Mapping[str, Any]]
+    """What a position keeps besides the state of the loader, by epoch."""
+
+T = TypeVar("T")
+
+
+class BatchEnd(NamedTuple):
+    """Where a run stands behind a batch."""
+
+    mark: Mark
+    batches: int
+    """Batches of the epoch up to here."""
 
 
 class SplitBatches:
     """The batches of one split."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what the data modules know of them)
         self,
         loader: DataLoader,
         steps: int | None = None,
-        kept: Mapping[str, Any] | None = None,
+        kept: Kept | None = None,
+        layout: object = None,
         *,
         is_cut: bool = False,
+        is_endless: bool = False,
+        remedy: str = "",
     ) -> None:
         """Hand out batches.
 
@@ -42,104 +57,165 @@ class SplitBatches:
             loader: Makes them.
             steps: How many an epoch has, where that is known.
             kept: What a position keeps besides the state of the loader.
+            layout: What decides how many batches an epoch has; a rest of it with another layout
+                has an unknown number.
             is_cut: Whether the loader makes more of them, which are left out.
+            is_endless: Whether an epoch of the loader has no end: one of Lightning then goes on
+                where the one before ended.
+            remedy: What to do about a bad record, in place of the loader's own words.
         """
-        self._kept = kept or {}
+        self._kept, self._layout, self._remedy = kept, layout, remedy
         self.loader = loader
         """Makes the batches: `explain()` and `stats()` say how."""
-        self._steps, self._is_cut = steps, is_cut
-        self._marks: deque[Mark] = deque()
-        self._at: Mark | None = None
-        """Where the last batch that was trained ends; None where that is the last handed out."""
+        self._steps, self._is_cut, self._is_endless = steps, is_cut, is_endless
         self._resumed = (-1, 0)
-        """An epoch, and how many of its batches were handed out before."""
-        self._count = 0
-        self.trainer: Any = None
-        """The trainer that trains with these batches; `use` is called for each of them."""
-        self._pass: Iterator[Any] = iter(())
-        self._first: list[Any] = []
-        """Batches of the present pass, as long as none was trained."""
+        """An epoch, and how many of its batches were trained before."""
+        self._trainer: Any = None
+        self._end_epoch: Callable[[], None] | None = None
+        self._at: BatchEnd | None = None
+        """Where the last batch that was used ends."""
+        self._ahead: deque[tuple[Any, BatchEnd]] = deque()
+        """Batches that were handed out, and not trained yet."""
+        self._epoch, self._pass = -1, self._begun()
+        """Lightning's epoch that is under way, if one is, and its batches."""
+
+    def follow(self, trainer: Any, end_epoch: Callable[[], None] | None = None) -> None:
+        """Have the epochs of a trainer.
+
+        Args:
+            trainer: Says which epoch it is.
+            end_epoch: Of training, where `use` is called for each batch: done when an epoch ends
+                that Lightning takes for ended before a resume.
+        """
+        self._trainer, self._end_epoch = trainer, end_epoch
 
     def __iter__(self) -> Iterator[Any]:
-        if self.trainer is None:
+        # A generator: Lightning makes an iterator, and after a resume says the epoch behind that.
+        if self._end_epoch is None:
+            if self._trainer is not None:
+                self.loader.set_epoch(self._trainer.current_epoch)
             yield from self._begun()
             return
-        # Lightning begins a run twice. An encoder that learns must not see a batch twice.
-        if not self._first:
-            self._marks.clear()
-            # Lightning sets the epoch behind the first batch where it reads ahead.
-            self.loader.set_epoch(self.trainer.current_epoch)
-            self._pass = self._begun()
-        yield from chain(tuple(self._first), self._pass)
+        epoch = self._trainer.current_epoch
+        if self._epoch < 0 or (epoch != self._epoch and not self._is_endless):
+            self.close()
+            if not self._is_endless:
+                # Lightning sets the epoch behind the first batch where it reads ahead.
+                self.loader.set_epoch(epoch)
+            self._epoch, self._pass = epoch, self._begun()
+        # Lightning begins a run twice. An encoder that learns must not see a batch twice. A chain
+        # stays open, and so does the pass.
+        yield from chain([batch for batch, _ in self._ahead], self._pass)
 
-    def _begun(self) -> Iterator[Any]:
-        epoch, before = self._resumed
-        self._resumed = (-1, 0)
-        is_resumed = self._epoch == epoch
-        self._count = before if is_resumed else 0
+    def _begun(self) -> Generator[Any]:
+        present = self.loader.mark()
+        (epoch, before), self._resumed = self._resumed, (-1, 0)
+        is_rest = present.point.epoch == epoch
+        if self._end_epoch is not None and epoch >= 0 and not is_rest:
+            self._end_epoch()  # Lightning takes the epoch for ended.
+        count = before if is_rest else 0
+        self._at = BatchEnd(present, count)
         left = None
         if self._is_cut and self._steps is not None:
-            left = max(0, self._steps - self._count)
-        # Lightning reads no batch ahead where it knows how many there are.
-        is_marked = self.trainer is not None and self._steps is None
-        for batch in islice(self.loader, left):
-            is_resumed = False
-            self._count += 1
-            if is_marked:
-                self._marks.append(self.loader.mark())
-                self._first.append(batch)
+            left = max(0, self._steps - count)
+        for number, batch in enumerate(islice(self._advised(), left), count + 1):
+            is_rest = False
+            end = BatchEnd(self.loader.mark(), number)
+            if self._end_epoch is not None:
+                self._ahead.append((batch, end))
+            else:
+                self._at = end
             yield batch
-        if is_resumed and self.trainer is not None:
+        self._epoch = -1
+        if is_rest and self._end_epoch is not None:
             # Resumed behind the last batch of an epoch: Lightning goes on with the next one.
+            self._resumed = (epoch, before)
+            self._epoch = epoch + 1
             self.loader.set_epoch(epoch + 1)
             yield from self._begun()
+
+    def _advised(self) -> Iterator[Any]:
+        try:
+            yield from self.loader
+        except OF_A_RECORD as why:
+            if self._remedy:
+                why.advise(self._remedy)
+            raise
+        seen = self.loader.stats()
+        if seen["bad_records"] and not seen["records"]:
+            raise RuntimeError(
+                f"no record can be read, and {seen['bad_records']:,.0f} were tried: see the "
+                "warnings of the log."
+            )
+
+    def close(self) -> None:
+        """End the pass that is under way, and its workers."""
+        self._pass.close()
+        self._ahead.clear()
+        self._epoch = -1
 
     def __len__(self) -> int:
         if self._steps is None:
             raise TypeError("the number of batches is not known before they are made")
         return self._steps
 
-    @property
-    def _epoch(self) -> int:
-        return self.loader.mark().point.epoch
+    # As Lightning asks for, which else warns of a resume. The data module keeps the state.
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Do nothing."""
+
+    def __reduce__(self) -> tuple[type[list[Any]], tuple[()]]:
+        # A module that is pickled brings its trainer, and the trainer these batches.
+        return list, ()
 
     def use(self) -> None:
         """Note that the next batch was trained."""
-        if self._marks:
-            self._at = self._marks.popleft()
-            self._first.clear()
+        if self._ahead:
+            _, self._at = self._ahead.popleft()
 
     def refresh(self) -> None:
         """Note that an encoder learnt from other ranks, with all batches trained."""
         if self._at is not None:
-            self._at = self._at._replace(learnt=self.loader.mark().learnt)
+            mark = self._at.mark._replace(learnt=self.loader.mark().learnt)
+            self._at = self._at._replace(mark=mark)
 
     def position(self) -> dict[str, Any]:
-        """Return where the run stands behind the last batch that was trained.
+        """Return where the run stands behind the last batch that was used.
 
         Every rank has to ask.
         """
-        state = self.loader.state_dict(self._at)
-        return {**self._kept, "state": state, "batches": self._count}
+        mark, count = self._at or (None, 0)
+        state: Any = self.loader.state_dict(mark)
+        kept = {} if self._kept is None else self._kept(state["epoch"])
+        return {**kept, "state": state, "batches": count, "layout": self._layout}
 
     def go_to(self, position: Mapping[str, Any]) -> None:
         """Continue behind the last batch of a position."""
         self.loader.load_state_dict(position["state"])
-        self._resumed = (self._epoch, position["batches"])
+        self._resumed = (self.loader.mark().point.epoch, position["batches"])
+        if position["layout"] != self._layout:
+            if self._is_cut:
+                raise OptionError(
+                    "equalize='drop' continues an epoch with as many ranks and workers, and the "
+                    "batch size, that it began with: bring them back, or use 'wrap'."
+                )
+            self._steps = None
 
 
 class Follower(pl.Callback):
     """Notes which batch was trained last, on every rank."""
 
-    def __init__(self, module: BatchModule) -> None:
-        self._module = module
-
-    def on_train_batch_end(self, *_: Any, **__: Any) -> None:
-        self._module.use()
+    def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
+        if isinstance(trainer.datamodule, BatchModule):
+            trainer.datamodule.use()
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        self._module.end_epoch()
-        self._module.refresh()
+        if isinstance(trainer.datamodule, BatchModule):
+            trainer.datamodule.end_epoch()
+            trainer.datamodule.refresh()
 
 
 class BatchModule(pl.LightningDataModule):
@@ -147,15 +223,34 @@ class BatchModule(pl.LightningDataModule):
 
     def __init__(self) -> None:
         super().__init__()
+        # A rank without a file predicts nothing; elsewhere all ranks have as many batches.
+        self.allow_zero_length_dataloader_with_multiple_devices = True
         self._handed_out: dict[Strata, SplitBatches] = {}
         self._positions: dict[Strata, Any] = {}
-        self._is_followed = False
+        self._stage: str | None = None
+        """What Lightning does at present."""
+        self._is_asked_everywhere = False
 
     # What a data module adds.
 
     def _batches(self, strata: Strata, position: Mapping[str, Any] | None) -> SplitBatches | None:
         """Return new batches of a split, to be continued from a position; None without one."""
         raise NotImplementedError  # abstract
+
+    def of_first_rank(self, make: Callable[[], T]) -> T:
+        """Return what rank 0 makes, or raise its error, where Lightning asks every rank."""
+        if not self._is_asked_everywhere or self.trainer is None:
+            return make()
+        found: Any = None
+        if self.trainer.is_global_zero:
+            try:
+                found = make()
+            except Exception as why:  # noqa: BLE001 (raised on every rank)
+                found = why
+        found = self.trainer.strategy.broadcast(found)
+        if isinstance(found, Exception):
+            raise found
+        return found  # type: ignore[no-any-return]
 
     def end_epoch(self) -> None:
         """Do what is due on every rank when an epoch of training ends."""
@@ -164,15 +259,17 @@ class BatchModule(pl.LightningDataModule):
 
     def setup(self, stage: str) -> None:
         """Let every batch that is trained be noted."""
-        self._is_followed = stage == "fit"
+        self._stage = stage
         callbacks = getattr(self.trainer, "callbacks", [])
-        if self._is_followed and not any(isinstance(one, Follower) for one in callbacks):
+        if stage == "fit" and not any(isinstance(one, Follower) for one in callbacks):
             # First: a checkpoint that another callback saves has the batch that just ended.
-            callbacks.insert(0, Follower(self))
+            callbacks.insert(0, Follower())
 
     def teardown(self, stage: str) -> None:
-        """Count batches as they are handed out."""
-        self._is_followed = False
+        """End the workers of a pass that Lightning left early."""
+        self._stage = None
+        for one in self._handed_out.values():
+            one.close()
 
     def dataloader(self, strata: str, required: bool = True) -> SplitBatches | None:  # noqa: FBT001, FBT002 (as json2vec)
         """Return the batches of a split, made anew from what the model is now.
@@ -190,8 +287,8 @@ class BatchModule(pl.LightningDataModule):
             return None
         if position is not None:
             found.go_to(position)
-        if self._is_followed and split is Strata.train:
-            found.trainer = self.trainer
+        if self._stage == "fit":
+            found.follow(self.trainer, self.end_epoch if split is Strata.train else None)
         self._handed_out[split] = found
         return found
 
@@ -212,7 +309,11 @@ class BatchModule(pl.LightningDataModule):
         return self._or_empty("predict")
 
     def _or_empty(self, strata: str) -> Any:
-        found = self.dataloader(strata, required=False)
+        self._is_asked_everywhere = True
+        try:
+            found = self.dataloader(strata, required=False)
+        finally:
+            self._is_asked_everywhere = False
         return [] if found is None else found
 
     def use(self) -> None:
@@ -232,7 +333,11 @@ class BatchModule(pl.LightningDataModule):
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Let the next loader of training continue where it stood."""
-        self._positions = {split_named(split): one for split, one in state_dict.items()}
+        if self._stage in (None, "fit"):  # A checkpoint may be loaded to validate or predict, too.
+            self._positions = {split_named(split): one for split, one in state_dict.items()}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_handed_out": {}}
 
 
 class TrainerRanks(NamedTuple):
@@ -251,5 +356,19 @@ def ranks_of(trainer: Any) -> TrainerRanks:
         local = max(1, trainer.world_size // max(1, trainer.num_nodes))
         return TrainerRanks(trainer.global_rank, trainer.world_size, local)
     if distributed.is_available() and distributed.is_initialized():
-        return TrainerRanks(distributed.get_rank(), distributed.get_world_size())
+        local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # As torchrun says.
+        return TrainerRanks(distributed.get_rank(), distributed.get_world_size(), local)
     return TrainerRanks(0, 1)
+
+
+def loader_ranks(ranks: TrainerRanks) -> dict[str, Any]:
+    """Return ranks for a loader; none where they are those of torch.distributed, its default.
+
+    Only those are able to wait for each other, and to make one state of all.
+    """
+    from torch import distributed  # noqa: PLC0415 (it takes a second)
+
+    is_joined = distributed.is_available() and distributed.is_initialized()
+    if is_joined and ranks[:2] == (distributed.get_rank(), distributed.get_world_size()):
+        return {}
+    return {"rank": ranks.rank, "world_size": ranks.world_size}

@@ -7,23 +7,23 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import IterableDataset, get_worker_info
-
 import penstock
 from penstock._lazy import imported
 from penstock.datasets import as_stream
 from penstock.errors import OptionError
 from penstock.lightning._batches import ranks_of
-from penstock.lightning._options import NUMBERED, SHARED
+from penstock.lightning._lightning import IterableDataset, get_worker_info
+from penstock.lightning._options import NUMBERED, SHARED, given_splits
 from penstock.lightning._schema_module import SchemaModule
 from penstock.lightning._shares import Named
+from penstock.loading import own_numbers
 from penstock.schema import Strata, split_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.datasets import Source, Stream
-    from penstock.lightning._batches import TrainerRanks
+    from penstock.lightning._batches import Kept, TrainerRanks
     from penstock.lightning._options import EngineOptions, SplitOptions
 
 
@@ -84,18 +84,9 @@ class PolarsDataModule(SchemaModule):
         engine: EngineOptions | None = None,
         **kwargs: Any,
     ) -> None:
-        given = {name: value for name, value in locals().items() if name in NUMBERED}
-        super().__init__(
-            model,
-            preprocessor=preprocessor,
-            engine=engine,
-            rules=NUMBERED,
-            given=given,
-            kwargs=kwargs,
-            named=("dataframe",),
-        )
-        named = {"train": train, "validate": validate, "test": test, "predict": predict}
-        frames = _by_split("dataframe", dataframe, named)
+        given = locals()
+        super().__init__(given, NUMBERED)
+        frames = _by_split("dataframe", dataframe, given)
         self._sources = {split: _source(split, frame) for split, frame in frames.items()}
 
     def _stream(
@@ -104,7 +95,7 @@ class PolarsDataModule(SchemaModule):
         options: SplitOptions,
         ranks: TrainerRanks,
         position: Mapping[str, Any],
-    ) -> tuple[Stream, Mapping[str, Any]] | None:
+    ) -> tuple[Stream, Kept | None] | None:
         source = self._sources.get(strata)
         if source is None:
             return None
@@ -113,12 +104,12 @@ class PolarsDataModule(SchemaModule):
 
     def rows_of(self, ids: Any) -> tuple[list[str | None], list[int]]:
         """Return where predicted records lie: no name, and their rows."""
-        return [None] * len(ids), [int(number) for number in ids]
+        return [None] * len(ids), own_numbers(ids).tolist()
 
 
-def _by_split(name: str, whole: Any, named: Mapping[str, Any]) -> dict[Strata, Any]:
+def _by_split(name: str, whole: Any, given: Mapping[str, Any]) -> dict[Strata, Any]:
     """Return what each split was given, by name or in one argument for all."""
-    found = {Strata(split): one for split, one in named.items() if one is not None}
+    found = given_splits(given)
     if whole is None:
         if not found:
             raise OptionError(
@@ -138,8 +129,8 @@ def _source(split: Strata, frame: Any) -> Source:
     polars: Any = imported("polars")
     if polars is not None and isinstance(frame, polars.LazyFrame):
         frame = frame.collect()
-    is_frame = hasattr(frame, "__arrow_c_stream__") or type(frame).__module__.startswith("pandas")
-    if not is_frame or isinstance(frame, str):
+    is_arrow = hasattr(frame, "__arrow_c_stream__") or type(frame).__module__.startswith("pandas")
+    if not is_arrow or not (hasattr(frame, "columns") or hasattr(frame, "schema")):
         raise TypeError(
             f"{split}={type(frame).__qualname__}: expected a polars, pandas or Arrow frame."
         )
@@ -192,18 +183,10 @@ class CustomDataModule(SchemaModule):
         engine: EngineOptions | None = None,
         **kwargs: Any,
     ) -> None:
-        given = {name: value for name, value in locals().items() if name in SHARED}
-        super().__init__(
-            model,
-            preprocessor=preprocessor,
-            engine=engine,
-            rules=SHARED,
-            given=given,
-            kwargs=kwargs,
-            named=("datasets",),
-        )
-        named = {"train": train, "validate": validate, "test": test, "predict": predict}
-        self._datasets = _by_split("datasets", datasets, named)
+        given = locals()
+        super().__init__(given, SHARED)
+        self._warned: set[Strata] = set()
+        self._datasets = _by_split("datasets", datasets, given)
         for split, one in self._datasets.items():
             if not isinstance(one, IterableDataset):
                 raise TypeError(f"{split}={one!r:.80}: expected a torch IterableDataset.")
@@ -214,13 +197,14 @@ class CustomDataModule(SchemaModule):
         options: SplitOptions,
         ranks: TrainerRanks,
         position: Mapping[str, Any],
-    ) -> tuple[Stream, Mapping[str, Any]] | None:
+    ) -> tuple[Stream, Kept | None] | None:
         del position
         dataset = self._datasets.get(strata)
         if dataset is None:
             return None
         readers = ranks.world_size * max(1, options.num_workers or 0)
-        if readers > 1 and not _shards_itself(dataset):
+        if readers > 1 and strata not in self._warned and not _shards_itself(dataset):
+            self._warned.add(strata)
             warnings.warn(
                 f"{type(dataset).__qualname__} is read by {readers} workers, and each reads all of "
                 "it: every record comes as often. Let it use penstock.lightning.shard_info(), or "
@@ -229,7 +213,7 @@ class CustomDataModule(SchemaModule):
             )
         stream = as_stream(_Dicts(dataset, strata, ranks))
         assert stream is not None  # noqa: S101 (an IterableDataset is one)
-        return stream, {}
+        return stream, None
 
 
 class _Dicts(IterableDataset[dict[str, Any]]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import lightning.pytorch as pl
+from penstock.lightning._lightning import pl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from penstock.schema import Schema, Tree
@@ -38,7 +39,8 @@ class ModelReference:
         if model is not None:
             self._seen = {name: getattr(model, name) for name in _NEEDED}
             schema = model if isinstance(model, Schema) else getattr(model, "schema", None)
-            self._seen["schema"] = schema if isinstance(schema, Schema) else None
+            # A copy: it shares what is learnt, keeps its tree, and does not keep a model alive.
+            self._seen["schema"] = copy(schema) if isinstance(schema, Schema) else None
         return self._seen
 
     def hold(self, name: str, value: object) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
 
 from penstock._cpus import usable_cpus
 from penstock.errors import OptionError
@@ -39,7 +41,7 @@ class Suffix(StrEnum):
     json = "json"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
     """How a data module does its work; everything that json2vec has no option for."""
 
@@ -48,17 +50,18 @@ class EngineOptions:
     assignment: Literal["balanced", "hash"] = "balanced"
     """How units get their workers: "balanced" gives each about as many records. "hash" depends on
     the name of a unit alone, so other units in the listing do not move it."""
-    equalize: Literal["wrap", "drop", "none"] | None = None
-    """What ranks with fewer batches do: "wrap" repeats their last records, with `valid` False;
+    equalize: Literal["wrap", "drop", "none"] = "wrap"
+    """What ranks with fewer batches do: "wrap" repeats their first records, with `valid` False;
     "drop" ends all ranks with the first, and needs lengths that are known; "none" lets each end by
-    itself, which blocks training. By default "wrap", and "none" for prediction."""
+    itself, which blocks training. For prediction it is always "none"."""
     epoch: Literal["finite", "infinite"] = "finite"
     """With replacement: whether an epoch has as many draws as there are records, or no end."""
     on_error: Literal["raise", "skip"] | None = None
-    """What happens at records that cannot be read: "skip" leaves them out with a warning that
-    counts them. By default tables are skipped so and lines are not, as in json2vec."""
+    """What happens at records that cannot be read: "skip" logs each, and keeps a row with `valid`
+    False in its place; a preprocessor does not see it. A file that cannot be opened is left out,
+    with a warning. By default "raise" for ndjson and "skip" for other files, as in json2vec."""
     allow_empty: bool = False
-    """Whether a split pattern may match no file."""
+    """Whether a split pattern may match no file, or files without a record."""
     path: Literal["auto", "columnar", "rows"] = "auto"
     """How values are found: "rows" walks each record in Python, as a reference."""
     null_semantics: Literal["slots", "jmespath"] = "slots"
@@ -72,14 +75,27 @@ class EngineOptions:
     multiprocessing_context: str | None = None
     """How worker processes start, as for `penstock.DataLoader`."""
 
+    def __new__(cls, **options: Any) -> Self:
+        """Refuse unknown options, with the nearest name; a dataclass names none."""
+        for name in options.keys() - cls.__dataclass_fields__.keys():
+            raise TypeError(
+                f"EngineOptions has no option {name!r}.{nearest(name, cls.__dataclass_fields__)}"
+            )
+        return object.__new__(cls)
+
     def __post_init__(self) -> None:
+        if self.seed is not None:
+            object.__setattr__(self, "seed", _whole(None)("EngineOptions: seed", self.seed))
+        for name in ("allow_empty", "mask_padding"):
+            _flag(f"EngineOptions: {name}", getattr(self, name))
         for name, choices in (
             ("assignment", ("balanced", "hash")),
-            ("equalize", ("wrap", "drop", "none", None)),
+            ("equalize", ("wrap", "drop", "none")),
             ("epoch", ("finite", "infinite")),
             ("on_error", ("raise", "skip", None)),
             ("path", ("auto", "columnar", "rows")),
             ("null_semantics", ("slots", "jmespath")),
+            ("multiprocessing_context", ("fork", "forkserver", "spawn", None)),
         ):
             value = getattr(self, name)
             if value not in choices:
@@ -100,6 +116,12 @@ class SplitOptions(NamedTuple):
     file_buffer_size: int = 1
     replacement: bool = False
 
+    def in_order(self) -> SplitOptions:
+        """Return options with which every record comes once, in its order."""
+        return self._replace(
+            observation_buffer_size=1, sample_rate=1.0, file_buffer_size=1, replacement=False
+        )
+
     def workers(self, local_world_size: int) -> int:
         """Return how many worker processes a loader starts."""
         if self.num_workers is not None:
@@ -112,39 +134,61 @@ class OptionRule(NamedTuple):
 
     check: Callable[[str, Any], Any]
     default: Any
+    """A value, or one for each split."""
+    takes_none: bool = False
+    """Whether None stands for the default."""
 
 
-def split_options(given: Mapping[str, Any], rules: Mapping[str, OptionRule]) -> dict[Strata, Any]:
+def given_splits(given: Mapping[str, Any]) -> dict[Strata, Any]:
+    """Return what each split was given, of arguments by name."""
+    return {split: given[split] for split in Strata if given[split] is not None}
+
+
+def split_options(
+    given: Mapping[str, Any], rules: Mapping[str, OptionRule]
+) -> dict[Strata, SplitOptions]:
     """Return the options of each split, checked.
 
     A mapping has values by split; splits that it lacks have the option's default.
     """
     found: dict[Strata, dict[str, Any]] = {split: {} for split in Strata}
     for name, value in given.items():
-        check, default = rules[name]
-        by_split = dict.fromkeys(Strata, value)
-        if isinstance(value, Mapping):
-            own = {split_named(key): one for key, one in value.items()}
-            by_split = {split: own.get(split, _default(default, split)) for split in Strata}
-        elif value is None:
-            by_split = {split: _default(default, split) for split in Strata}
-        for split, one in by_split.items():
+        own = _by_split(name, value) if isinstance(value, Mapping) else dict.fromkeys(Strata, value)
+        check, default, takes_none = rules[name]
+        for split in Strata:
+            one = own.get(split, default)
+            if split not in own or (one is None and takes_none):
+                found[split][name] = default[split] if isinstance(default, Mapping) else default
+                continue
             where = f"{name}[{split.value!r}]" if isinstance(value, Mapping) else name
-            found[split][name] = None if one is None else check(where, one)
+            found[split][name] = check(where, one)
     return {split: SplitOptions(**own) for split, own in found.items()}
 
 
-def _default(default: Any, split: Strata) -> Any:
-    return default[split] if isinstance(default, Mapping) else default
+def _by_split(name: str, value: Mapping[Any, Any]) -> dict[Strata, Any]:
+    try:
+        return {split_named(key): one for key, one in value.items()}
+    except OptionError as why:
+        raise OptionError(f"{name}={value!r}: {why}") from None
 
 
-def _whole(least: int) -> Callable[[str, Any], int]:
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint at the known name that is most like another one; "" where none is like it.
+
+    >>> nearest("sampel_rate", ["sample_rate", "sharding"])
+    " Did you mean 'sample_rate'?"
+    """
+    found = get_close_matches(name, known, 1)
+    return f" Did you mean {found[0]!r}?" if found else ""
+
+
+def _whole(least: int | None) -> Callable[[str, Any], int]:
     def check(name: str, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
             raise TypeError(f"{name}={value!r}: expected a whole number.")
-        if value < least:
+        if least is not None and value < least:
             raise OptionError(f"{name}={value!r}: expected {least} or more.")
-        return value
+        return operator.index(value)
 
     return check
 
@@ -169,8 +213,10 @@ def _sharding(name: str, value: Any) -> ShardingStrategy:
 
 def one_of(kind: type[T], name: str, value: Any) -> T:
     """Return a member of an enumeration by its name, in any case."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name}={value!r}: expected a text.")
     try:
-        return kind(str(value).strip().lower())  # type: ignore[call-arg]
+        return kind(value.strip().lower())  # type: ignore[call-arg]
     except ValueError:
         known: Iterable[Any] = kind  # type: ignore[assignment]
         raise OptionError(
@@ -179,7 +225,7 @@ def one_of(kind: type[T], name: str, value: Any) -> T:
 
 
 SHARED = {
-    "num_workers": OptionRule(_whole(0), None),
+    "num_workers": OptionRule(_whole(0), None, takes_none=True),
     "persistent_workers": OptionRule(_flag, default=True),
     "pin_memory": OptionRule(_flag, default=True),
     "observation_buffer_size": OptionRule(_whole(1), 1),
@@ -188,7 +234,7 @@ SHARED = {
 """The options of all data modules."""
 NUMBERED = {
     **SHARED,
-    "chunk_batch_size": OptionRule(_whole(1), None),
+    "chunk_batch_size": OptionRule(_whole(1), None, takes_none=True),
     "sharding": OptionRule(_sharding, ShardingStrategy.chunk),
     "replacement": OptionRule(_flag, default=False),
 }
@@ -197,6 +243,8 @@ STREAMING = {
     **NUMBERED,
     "sharding": OptionRule(_sharding, ShardingStrategy.file),
     "file_buffer_size": OptionRule(_whole(1), 1),
-    "replacement": OptionRule(_flag, default={split: split is Strata.train for split in Strata}),
+    "replacement": OptionRule(
+        _flag, {split: split is Strata.train for split in Strata}, takes_none=True
+    ),
 }
 """The options of a `StreamingDataModule`."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError
 from penstock.lightning._batches import BatchModule, SplitBatches
-from penstock.loading import DataLoader
+from penstock.lightning._options import given_splits
+from penstock.loading import DataLoader, refuse_unknown
 from penstock.schema import Strata
 
 if TYPE_CHECKING:
@@ -42,16 +44,16 @@ class DataModule(BatchModule):
         *,
         encode: Any = None,
         batch_size: Any = None,
-        shuffle: Any = True,
+        shuffle: Any = False,
         **options: Any,
     ) -> None:
+        self._sources = given_splits(locals())
         super().__init__()
-        given = {"train": train, "validate": validate, "test": test, "predict": predict}
-        self._sources = {Strata(split): one for split, one in given.items() if one is not None}
         if not self._sources:
             raise OptionError("at least one of train, validate, test and predict is needed.")
         if "epochs" in options:
             raise OptionError("epochs=: Trainer(max_epochs=…) says how many there are.")
+        refuse_unknown(options.keys() - signature(DataLoader).parameters.keys(), DataLoader)
         self._options = {"encode": encode, "batch_size": batch_size, **options}
         self._shuffle = shuffle
 
@@ -69,4 +71,9 @@ class DataModule(BatchModule):
             steps = len(loader)
         except TypeError:
             steps = None
-        return SplitBatches(loader, steps)
+        return SplitBatches(loader, steps, layout=steps)
+
+    def end_epoch(self) -> None:
+        """Bring the vocabularies of all ranks together, if the encoder has some."""
+        if hasattr(self._options["encode"], "synchronize"):
+            self._options["encode"].synchronize()

@@ -6,11 +6,11 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError
+from penstock.lightning._options import STREAMING, nearest
 
 if TYPE_CHECKING:
     from penstock.schema import Strata
@@ -75,11 +75,14 @@ def preprocess(function: Any = None, /, **options: Any) -> Any:
         raise TypeError(f"preprocess: yields={yields!r} is neither True nor False.")
 
     def register(func: Any) -> Any:
-        if not callable(func):
+        name = getattr(func, "__name__", None)
+        if not callable(func) or name is None:
             raise TypeError(f"preprocess takes a function, not {func!r}.")
-        name = func.__name__
         if name in PREPROCESSORS and PREPROCESSORS[name].func is not func:
-            warnings.warn(f"the preprocessor {name!r} is registered anew.", stacklevel=2)
+            is_direct = function is not None
+            warnings.warn(
+                f"the preprocessor {name!r} is registered anew.", stacklevel=2 + is_direct
+            )
         makes_several = yields or inspect.isgeneratorfunction(func)
         PREPROCESSORS[name] = Preprocessor(name, func, _mode(several=makes_several))
         return func
@@ -98,9 +101,8 @@ def resolved(preprocessor: object) -> Preprocessor | None:
     if isinstance(preprocessor, str):
         if preprocessor in PREPROCESSORS:
             return PREPROCESSORS[preprocessor]
-        near = get_close_matches(preprocessor, PREPROCESSORS, 1)
-        hint = f"Did you mean {near[0]!r}?" if near else "Register it with @preprocess."
-        raise OptionError(f"there is no preprocessor {preprocessor!r}. {hint}")
+        hint = nearest(preprocessor, PREPROCESSORS) or " Register it with @preprocess."
+        raise OptionError(f"there is no preprocessor {preprocessor!r}.{hint}")
     if not callable(preprocessor):
         raise TypeError(
             f"preprocessor={preprocessor!r}: expected a function, the name of a registered one, "
@@ -117,49 +119,51 @@ def resolved(preprocessor: object) -> Preprocessor | None:
 def check_options(
     preprocessor: Preprocessor | None, options: Mapping[str, Any], known: Iterable[str]
 ) -> None:
-    """Refuse options that no preprocessor takes; `known` are those of the data module."""
+    """Refuse options that a preprocessor does not take, and a lack of those that it needs.
+
+    `known` are the options of the data module.
+    """
     for name in GIVEN:
         if name in options:
             raise OptionError(f"{name}= is given to preprocessors by the data module.")
-    if preprocessor is None:
-        for name in options:
-            near = get_close_matches(name, known, 1)
-            hint = f"Did you mean {near[0]!r}?" if near else "Options of a preprocessor need one."
-            raise TypeError(f"there is no option {name!r}. {hint}")
-        return
-    parameters = _parameters(preprocessor.func)
-    if parameters is None:
-        return
-    takes_all = any(one.kind is one.VAR_KEYWORD for one in parameters)
-    names = [one.name for one in parameters[1:] if one.kind not in _POSITIONAL]
+    signature = None if preprocessor is None else _signature(preprocessor.func)
+    declared = () if signature is None else [*signature.parameters][1:]
+    taken = {} if preprocessor is None else _taken(preprocessor, options)
     for name in options:
-        if name not in names and not takes_all:
-            near = get_close_matches(name, [*known, *names], 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise TypeError(
-                f"neither the data module nor the preprocessor {preprocessor.name!r} has an option "
-                f"{name!r}.{hint}"
+        if name not in taken or (name in STREAMING and name not in declared):
+            nor = (
+                "" if preprocessor is None else f", nor has the preprocessor {preprocessor.name!r}"
             )
-    needed = [
-        one.name
-        for one in parameters[1:]
-        if one.default is one.empty and one.kind not in (*_POSITIONAL, one.VAR_KEYWORD)
-    ]
-    missing = [name for name in needed if name not in options and name not in GIVEN]
-    if missing:
-        raise TypeError(
-            f"the preprocessor {preprocessor.name!r} needs {missing[0]}=: give it to the data "
-            "module."
-        )
+            raise TypeError(
+                f"the data module has no option {name!r}{nor}.{nearest(name, [*known, *declared])}"
+            )
+    if preprocessor is not None and signature is not None:
+        try:
+            signature.bind({}, **_taken(preprocessor, {**options, **dict.fromkeys(GIVEN)}))
+        except TypeError as why:
+            raise TypeError(
+                f"the preprocessor {preprocessor.name!r} cannot be called: {why}. It takes a "
+                "record, and options that are given to the data module."
+            ) from None
 
 
-_POSITIONAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
+def _taken(preprocessor: Preprocessor, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those options that a preprocessor takes: all where it does not say."""
+    signature = _signature(preprocessor.func)
+    if signature is None:
+        return dict(options)
+    parameters = signature.parameters.values()
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return dict(options)
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    names = {one.name for one in [*parameters][1:] if one.kind in kinds}
+    return {name: value for name, value in options.items() if name in names}
 
 
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
     """Return what a function takes; None where it does not say."""
     try:
-        return list(inspect.signature(function).parameters.values())
+        return inspect.signature(function)
     except (TypeError, ValueError):
         return None
 
@@ -171,13 +175,11 @@ class Observed:
         self, preprocessor: Preprocessor, options: Mapping[str, Any], strata: Strata, context: Any
     ) -> None:
         self._preprocessor = preprocessor
-        given = {**options, "strata": strata, "interprocess_encoding_context": context}
-        parameters = _parameters(preprocessor.func)
-        if parameters is not None and not any(one.kind is one.VAR_KEYWORD for one in parameters):
-            names = {one.name for one in parameters[1:]}
-            given = {name: value for name, value in given.items() if name in names}
-        self._options = given
+        given = {"strata": strata, "interprocess_encoding_context": context}
+        self._options = _taken(preprocessor, {**options, **given})
         self.__name__ = preprocessor.name
+        self.keeps_count = preprocessor.mode is PreprocessorMode.transformation
+        """Whether there are as many observations as records."""
 
     def __call__(self, record: dict[str, Any]) -> list[dict[str, Any]]:
         made = self._preprocessor.func(record, **self._options)

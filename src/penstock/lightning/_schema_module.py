@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import logging
-from copy import copy
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError
-from penstock.lightning._batches import BatchModule, SplitBatches, TrainerRanks, ranks_of
-from penstock.lightning._model_reference import ModelReference
-from penstock.lightning._options import EngineOptions, ShardingStrategy, split_options
-from penstock.lightning._preprocess import Observed, check_options, resolved
-from penstock.lightning._shares import (
-    CHUNK,
-    EpochUnits,
-    RowDraws,
-    SharedRecords,
-    shared_units,
-    spread_chunk,
-    steps_of,
+from penstock.lightning._batches import (
+    BatchModule,
+    SplitBatches,
+    TrainerRanks,
+    loader_ranks,
+    ranks_of,
 )
+from penstock.lightning._model_reference import ModelReference
+from penstock.lightning._options import EngineOptions, split_options
+from penstock.lightning._preprocess import Observed, check_options, resolved
+from penstock.lightning._shares import SharedRecords, steps_of
+from penstock.lightning._units import CHUNK, UnitPlan, spread_chunk
 from penstock.loading import DataLoader
 from penstock.schema import Strata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from penstock.datasets import Source, Stream
+    from penstock.lightning._batches import Kept
     from penstock.lightning._options import OptionRule, SplitOptions
     from penstock.lightning._shares import Named
+    from penstock.schema import Schema
 
 _log = logging.getLogger("penstock.lightning")
 
@@ -36,38 +37,26 @@ _log = logging.getLogger("penstock.lightning")
 class SchemaModule(BatchModule):
     """Loaders of observations that a model's schema turns into tensors."""
 
-    def __init__(  # noqa: PLR0913 (what the constructors of all modules share)
-        self,
-        model: object,
-        *,
-        preprocessor: object,
-        engine: EngineOptions | None,
-        rules: Mapping[str, OptionRule],
-        given: Mapping[str, Any],
-        kwargs: Mapping[str, Any],
-        named: Iterable[str] = (),
-    ) -> None:
+    def __init__(self, given: Mapping[str, Any], rules: Mapping[str, OptionRule]) -> None:
         """Check all options.
 
         Args:
-            model: Satisfies the model protocol.
-            preprocessor: In any of its forms.
-            engine: All other knobs.
+            given: The arguments of a data module's constructor, by name: its `locals()`.
             rules: What the options of splits may be.
-            given: The options of splits.
-            kwargs: The options of the preprocessor.
-            named: Further options of the module, for suggestions.
         """
         super().__init__()
-        self._reference = ModelReference(model)
-        self._preprocessor = resolved(preprocessor)
-        known = ("model", "preprocessor", "engine", *Strata, *rules, *named)
-        check_options(self._preprocessor, kwargs, known)
-        self._kwargs = dict(kwargs)
-        if engine is not None and not isinstance(engine, EngineOptions):
-            raise TypeError(f"engine={engine!r}: expected EngineOptions(…).")
-        self.engine = engine or EngineOptions()
-        self._options: dict[Strata, SplitOptions] = split_options(given, rules)
+        self._reference = ModelReference(given["model"])
+        self._preprocessor = resolved(given["preprocessor"])
+        self._kwargs: Mapping[str, Any] = given["kwargs"]
+        known = [name for name in given if name not in ("self", "kwargs", "__class__")]
+        check_options(self._preprocessor, self._kwargs, known)
+        engine = given["engine"]
+        self.engine: EngineOptions = EngineOptions() if engine is None else engine
+        if not isinstance(self.engine, EngineOptions):
+            raise TypeError(f"engine={self.engine!r}: expected EngineOptions(…).")
+        self._options = split_options({name: given[name] for name in rules}, rules)
+        self._seed = self.engine.seed
+        """Of all splits; None before the first loader."""
 
     # The model, live.
 
@@ -106,30 +95,31 @@ class SchemaModule(BatchModule):
         options: SplitOptions,
         ranks: TrainerRanks,
         position: Mapping[str, Any],
-    ) -> tuple[Stream, Mapping[str, Any]] | None:
+    ) -> tuple[Stream, Kept | None] | None:
         """Return the raw records of a split, and what a position keeps of how they are shared."""
         raise NotImplementedError  # abstract
 
     def _batches(self, strata: Strata, position: Mapping[str, Any] | None) -> SplitBatches | None:
         options, ranks = self._options[strata], ranks_of(self.trainer)
-        if strata is Strata.predict:
-            options = options._replace(
-                observation_buffer_size=1, sample_rate=1.0, file_buffer_size=1
-            )
+        if strata is Strata.predict:  # Every record once, in its order.
+            options = options.in_order()
         workers = options.workers(ranks.local_world_size)
         options = options._replace(num_workers=workers)
+        seed = self._agreed_seed(position)
         made = self._stream(strata, options, ranks, position or {})
         if made is None:
             return None
         stream, kept = made
-        if self._preprocessor is not None:
-            context = self._reference.context
-            stream = stream.map(Observed(self._preprocessor, self._kwargs, strata, context))
+        stream = self._observed(stream, strata)
         if options.sample_rate < 1:
             stream = stream.sample(options.sample_rate)
-        equalize = self.engine.equalize or ("none" if strata is Strata.predict else "wrap")
+        equalize = "none" if strata is Strata.predict else self.engine.equalize
         stream = stream.changed(
-            buffer=options.observation_buffer_size, wraps=equalize == "wrap", name=str(strata)
+            buffer=options.observation_buffer_size,
+            wraps=equalize == "wrap",
+            ends_together=equalize != "none",
+            name=str(strata),
+            split=str(strata),
         )
         is_endless = options.replacement and self.engine.epoch == "infinite"
         loader = DataLoader(
@@ -137,63 +127,78 @@ class SchemaModule(BatchModule):
             self._encoder(strata),
             batch_size=self.batch_size,
             shuffle=options.observation_buffer_size > 1,
-            seed=self._seed(position),
+            seed=seed,
             epochs=None if is_endless else 1,
             num_workers=workers,
             pin_memory=options.pin_memory,
             multiprocessing_context=self.engine.multiprocessing_context,
-            **self._on_error(stream),
-            **self._ranks(ranks, equalize),
+            **self._on_error(),
+            **loader_ranks(ranks),
         )
-        counts = None if is_endless else self._steps(stream, ranks, max(1, workers))
-        if equalize == "drop" and counts is None and ranks.world_size > 1:
+        layout = [ranks.world_size, max(1, workers), self.batch_size]
+        counts = None if is_endless else self._steps(stream, *layout)
+        is_cut = equalize == "drop"
+        if is_cut and counts is None and ranks.world_size > 1:
             raise OptionError(
-                "equalize='drop' needs to know how many batches each rank has, and a preprocessor, "
-                "a sample or a dataset of its own does not say: use 'wrap'."
+                "equalize='drop' needs to know how many batches each rank has, and a generator, a "
+                "sample, an infinite epoch or a dataset of its own do not say: use 'wrap'."
             )
         steps = None if counts is None else _equal(counts, ranks.rank, equalize)
-        return SplitBatches(loader, steps, kept, is_cut=equalize == "drop")
+        remedy = "" if self._skips_bad else _REMEDY
+        return SplitBatches(
+            loader, steps, kept, layout, is_cut=is_cut, is_endless=is_endless, remedy=remedy
+        )
+
+    def _observed(self, stream: Stream, strata: Strata) -> Stream:
+        if self._preprocessor is None:
+            return stream
+        context = self._reference.context
+        return stream.map(Observed(self._preprocessor, self._kwargs, strata, context))
+
+    def training_records(self) -> tuple[Schema, Source | Iterator[Any]]:
+        """Return the schema, and the observations of training, each once: for `fit_vocabulary`."""
+        options = self._options[Strata.train].in_order()._replace(num_workers=0)
+        made = self._stream(Strata.train, options, TrainerRanks(0, 1), {})
+        if made is None:
+            raise OptionError("fit_vocabulary: the data module has no train=.")
+        stream, schema = self._observed(made[0], Strata.train), self._reference.schema()
+        if stream.source is not None and not stream.is_mapped:
+            return schema, stream.source
+        loader = DataLoader(stream, batch_size=CHUNK, num_workers=0, rank=0, world_size=1)
+        return schema, chain.from_iterable(loader)
 
     def _encoder(self, strata: Strata) -> Any:
-        schema = copy(self._reference.schema()).for_split(strata)
+        schema = self._reference.schema().for_split(strata)
         engine = self.engine
         schema.path, schema.null_semantics = engine.path, engine.null_semantics
         schema.mask_padding = engine.mask_padding
         return schema
 
-    def _steps(self, stream: Stream, ranks: TrainerRanks, lanes: int) -> list[int] | None:
+    def _steps(
+        self, stream: Stream, world_size: int, lanes: int, batch_size: int
+    ) -> list[int] | None:
         """Return how many batches each rank has; None where only reading shows it."""
-        if not isinstance(stream, SharedRecords) or stream.is_mapped or stream.rate < 1:
+        if not isinstance(stream, SharedRecords) or not stream.has_known_length:
             return None
-        if stream.changes and stream.repeats:
-            return None
-        return steps_of(stream.at(0), self.batch_size, ranks.world_size, lanes)  # type: ignore[arg-type]
+        return steps_of(stream.at(0), batch_size, world_size, lanes)  # type: ignore[arg-type]
 
-    def _seed(self, position: Mapping[str, Any] | None) -> int:
+    def _agreed_seed(self, position: Mapping[str, Any] | None) -> int:
+        """Return the seed of all loaders: of a position, of the options, or torch's at first."""
         if position is not None:
-            return int(position["state"]["seed"])
-        if self.engine.seed is None:
+            self._seed = int(position["state"]["seed"])
+        if self._seed is None:
             import torch  # noqa: PLC0415 (it takes a second)
 
-            return torch.initial_seed() % 2**63
-        return self.engine.seed
+            self._seed = self.of_first_rank(lambda: torch.initial_seed() % 2**63)
+        return self._seed
 
-    def _on_error(self, stream: Stream) -> dict[str, Any]:
+    def _on_error(self) -> dict[str, Any]:
         """Return what the loader does about records that cannot be read."""
-        return {"on_error": "mask", "max_bad": 2**62} if self._skips_bad(stream.source) else {}
+        return {"on_error": "mask", "max_bad": 2**62} if self._skips_bad else {}
 
-    def _skips_bad(self, source: Source | None) -> bool:
-        if self.engine.on_error is not None:
-            return self.engine.on_error == "skip"
-        return source is not None and source.sample_index is None and bool(source.files)
-
-    def _ranks(self, ranks: TrainerRanks, equalize: str) -> dict[str, Any]:
-        """Return the ranks, where they are not those that wait for each other."""
-        from torch import distributed  # noqa: PLC0415 (it takes a second)
-
-        if equalize != "none" and distributed.is_available() and distributed.is_initialized():
-            return {}
-        return {"rank": ranks.rank, "world_size": ranks.world_size}
+    @property
+    def _skips_bad(self) -> bool:
+        return self.engine.on_error == "skip"
 
     def end_epoch(self) -> None:
         """Bring the vocabularies of all ranks together."""
@@ -206,33 +211,35 @@ class SchemaModule(BatchModule):
         options: SplitOptions,
         ranks: TrainerRanks,
         position: Mapping[str, Any],
-    ) -> tuple[Stream, Mapping[str, Any]]:
+    ) -> tuple[Stream, Kept]:
         """Return the records of a source, shared out as options say."""
         readers = ranks.world_size * max(1, options.num_workers or 0)
         is_frame = [one.name for one in parts] == [""]
         usual = spread_chunk(len(source), readers) if is_frame else CHUNK
         chunk = position.get("chunk") or options.chunk_batch_size or usual
-        seed, by_hash = self._seed(position or None), self.engine.assignment == "hash"
-        units: Any
         if options.replacement:
-            if not len(source):
+            if not len(source) and not self.engine.allow_empty:
                 raise OptionError("there is no record to draw: replacement needs some.")
-            whole = shared_units(parts, ShardingStrategy.chunk, chunk, readers, by_hash=False)
-            units = EpochUnits(whole, seed, replacement=True)
-            if is_frame:
-                units = RowDraws(len(source), chunk, seed)
             _log.info("drawing with replacement, %s epochs", self.engine.epoch)
-        else:
-            units = shared_units(parts, options.sharding, chunk, readers, by_hash=by_hash)
-            if options.file_buffer_size > 1:
-                units = EpochUnits(units, seed, buffer=options.file_buffer_size)
-        of_records = options.sharding is ShardingStrategy.record and not options.replacement
-        stream = SharedRecords(source, units, of_records=of_records).changed(
-            repeats=options.replacement,
-            by_hash=by_hash and not options.replacement,
-            skips_bad=self._skips_bad(source),
+        begun = (position["state"]["epoch"], position["readers"]) if position else None
+        plan = UnitPlan(
+            tuple(parts),
+            options.sharding,
+            chunk,
+            readers,
+            self._agreed_seed(position or None),
+            by_hash=self.engine.assignment == "hash",
+            buffer=options.file_buffer_size,
+            replacement=options.replacement,
+            begun=None if begun is None or begun[1] == readers else begun,
         )
-        return stream, {"chunk": chunk}
+        # A shuffle reads back and forth, which a file that is read from its beginning cannot.
+        is_held = options.observation_buffer_size > 1 and any(part.is_forward for part in parts)
+        stream = SharedRecords(source, plan).changed(is_held=is_held, skips_bad=self._skips_bad)
+        return stream, plan.kept
+
+
+_REMEDY = "To skip such records: engine=EngineOptions(on_error='skip')."
 
 
 def _equal(counts: Sequence[int], rank: int, equalize: str) -> int:

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 import warnings
-from bisect import bisect_right
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import penstock
-from penstock._words import counted
-from penstock.errors import OptionError, PenstockError
-from penstock.lightning._options import STREAMING, Suffix, one_of
+from penstock._lazy import require
+from penstock._words import counted, few
+from penstock.errors import (
+    ChangedSourceError,
+    CorruptFileError,
+    MalformedLineError,
+    OptionError,
+    SchemaMismatchError,
+    StoragePermissionError,
+    UnsupportedFileError,
+)
+from penstock.lightning._options import (
+    STREAMING,
+    ShardingStrategy,
+    Suffix,
+    given_splits,
+    one_of,
+)
 from penstock.lightning._schema_module import SchemaModule
-from penstock.lightning._shares import files_of
+from penstock.lightning._shares import FileRows, files_of
+from penstock.loading import own_numbers
 from penstock.schema import Strata
 from penstock.storage import StorageOptions, locate
 
@@ -21,14 +38,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.datasets import Source, Stream
-    from penstock.lightning._batches import TrainerRanks
+    from penstock.lightning._batches import Kept, TrainerRanks
     from penstock.lightning._options import EngineOptions, SplitOptions
-    from penstock.storage import Store
 
 _FORMATS = {Suffix.ndjson: "jsonl", Suffix.feather: "arrow", Suffix.json: None}
 """The formats of `penstock.open`, where they have other names; those of `.json` show in files."""
 _SCHEMES = ("", "file", "s3")
-_LOOKS_LIKE_GLOB = re.compile(r"(?:^|/)\*")
+_UNREADABLE = (
+    CorruptFileError,
+    MalformedLineError,
+    OptionError,
+    SchemaMismatchError,
+    StoragePermissionError,
+    UnsupportedFileError,
+)
+"""Errors of a file itself, and not of a network that may work again."""
+_GLOB_STAR = re.compile(r"(?:^|[\w/-])\*")
+"""A star behind a letter, which a regular expression of paths hardly has."""
+_OF_EXPRESSIONS = re.compile(r"[\\^$+|()]|\.\*")
 
 
 class StreamingDataModule(SchemaModule):
@@ -55,7 +82,7 @@ class StreamingDataModule(SchemaModule):
         sample_rate: The share of observations that each epoch uses.
         chunk_batch_size: Records of a chunk; by default 4,096.
         sharding: What is assigned whole to a worker: "file", "chunk" or "record".
-        file_buffer_size: Units that a shuffle of their order draws from; 1 keeps it.
+        file_buffer_size: Files that a shuffle of their order draws from; 1 keeps it.
         replacement: Draw chunks with replacement; by default for training alone.
         engine: Everything else.
         kwargs: Options of the preprocessor.
@@ -99,31 +126,20 @@ class StreamingDataModule(SchemaModule):
         engine: EngineOptions | None = None,
         **kwargs: Any,
     ) -> None:
-        given = {name: value for name, value in locals().items() if name in STREAMING}
-        super().__init__(
-            model,
-            preprocessor=preprocessor,
-            engine=engine,
-            rules=STREAMING,
-            given=given,
-            kwargs=kwargs,
-            named=("root", "suffix"),
-        )
-        self._root, self._suffix = os.fspath(root), one_of(Suffix, "suffix", suffix)
+        given = locals()
+        super().__init__(given, STREAMING)
+        self._root = os.fspath(root).rstrip("/") or "/"
+        self._suffix = one_of(Suffix, "suffix", suffix)
         scheme = self._root.partition("://")[0] if "://" in self._root else ""
         if scheme not in _SCHEMES:
             raise OptionError(f"root={self._root!r}: expected a folder, or s3://bucket/prefix.")
         if self._suffix is Suffix.avro:
-            import fastavro  # noqa: F401, PLC0415 (raises here, and not in a worker)
-        patterns = {"train": train, "validate": validate, "test": test, "predict": predict}
+            require("fastavro", extra="avro", purpose="suffix='avro'")
         self._patterns = {
-            Strata(split): _compiled(split, one)
-            for split, one in patterns.items()
-            if one is not None
+            split: _compiled(split, one) for split, one in given_splits(given).items()
         }
         if not self._patterns:
             warnings.warn("a StreamingDataModule without a split has no data.", stacklevel=2)
-        self._sources: dict[Strata, Source] = {}
 
     def _stream(
         self,
@@ -131,61 +147,112 @@ class StreamingDataModule(SchemaModule):
         options: SplitOptions,
         ranks: TrainerRanks,
         position: Mapping[str, Any],
-    ) -> tuple[Stream, Mapping[str, Any]] | None:
+    ) -> tuple[Stream, Kept | None] | None:
         pattern = self._patterns.get(strata)
         if pattern is None:
             return None
-        files = [path for path in self._listed() if pattern.search(path)]
-        if not files and not self.engine.allow_empty:
-            raise OptionError(
-                f"no file below {self._root} matches {strata}={pattern.pattern!r}; there are "
-                f"{self._seen()}."
+        files = self.of_first_rank(lambda: self._matching(strata, pattern))
+        if position:
+            files = self._as_before(files, position["files"])
+        source = self._opened(list(files.values()))
+        if files and not len(source) and not self.engine.allow_empty:
+            raise RuntimeError(
+                f"no record is in {counted(len(files), 'file')} of {strata}={pattern.pattern!r}, "
+                f"the first is {next(iter(files))}. Give files with records, or "
+                "EngineOptions(allow_empty=True)."
             )
-        self._sources[strata] = source = self._opened(files)
-        return self._shared(source, files_of(source), options, ranks, position)
+        spelled = {path: name for name, path in files.items()}
+        parts = sorted(part._replace(name=spelled[part.name]) for part in files_of(source))
+        if strata is Strata.predict:
+            self._predicted = FileRows(parts)
+        needs_more = options.sharding is ShardingStrategy.file and not options.replacement
+        if needs_more and 0 < len(parts) < ranks.world_size:
+            warnings.warn(
+                f"{counted(len(parts), 'file')} of {strata}= for {ranks.world_size} ranks: some "
+                "ranks have no record of their own. Give sharding='chunk'.",
+                stacklevel=2,
+            )
+        stream, kept = self._shared(source, parts, options, ranks, position)
+        below = [name.removeprefix(self._root) for name in files]
+        return stream, partial(kept, files=below)
 
-    def _seen(self) -> str:
-        paths = self._listed()
-        few = ", ".join(paths[:3])
-        return f"{counted(len(paths), 'file')}, as {few}" if paths else "none"
+    def _matching(self, strata: Strata, pattern: re.Pattern[str]) -> dict[str, str]:
+        """Return the files of a split, as the root is spelled, and where they are."""
+        listed = self._listed()
+        files = {name: path for name, path in listed.items() if pattern.search(name)}
+        if files or self.engine.allow_empty:
+            return files
+        text = f"no file below {self._root} matches {strata}={pattern.pattern!r}; there "
+        text += (
+            f"are {counted(len(listed), 'file')}, as {few([*listed], 3)}." if listed else "is none."
+        )
+        glob = _from_glob(pattern.pattern)
+        if any(map(re.compile(glob).search, listed)):
+            text += f' It reads as a glob, and a regular expression is needed: r"{glob}".'
+        raise OptionError(text)
 
-    def _listed(self) -> list[str]:
-        """Return all files below the root, as it is spelled, sorted."""
-        store, name = locate(self._root, self._storage_options())
-        spelled = self._root.rstrip("/")
+    def _as_before(self, files: Mapping[str, str], before: list[str]) -> dict[str, str]:
+        """Return the files that a run began with."""
+        wanted = [f"{self._root}{name}" for name in before]
+        gone = [name for name in wanted if name not in files]
+        if gone:
+            raise ChangedSourceError(
+                f"{counted(len(gone), 'file')} of {len(wanted):,} that the run began with cannot "
+                f"be found, the first is {gone[0]}. Bring the files back, and give the pattern "
+                "that the run began with."
+            )
+        if len(files) > len(wanted):
+            more = counted(len(files) - len(wanted), "file", ("was", "were"))
+            warnings.warn(
+                f"{more} added since the run began; it goes on over the {len(wanted):,} that it "
+                "began with. Start a new run to use them.",
+                stacklevel=2,
+            )
+        return {name: files[name] for name in wanted}
+
+    def _listed(self) -> dict[str, str]:
+        """Return all files below the root, as it is spelled, sorted, and where they are."""
+        store, name = locate(self._root, StorageOptions(self.engine.storage_options))
         try:
             found = [entry.name for entry in store.list(name, recursive=True)]
-        except NotADirectoryError:
-            found = []
-        if not found:
-            return [self._root] if _is_file(store, name) else []
-        return sorted(f"{spelled}/{one[len(name) :].lstrip('/')}" for one in found)
+        except FileNotFoundError:
+            store.entry(name)  # Raises where the root is no file, either.
+            return {self._root: store.path(name)}
+        spelled = self._root.rstrip("/")
+        below = {f"{spelled}/{one[len(name) :].lstrip('/')}": store.path(one) for one in found}
+        return dict(sorted(below.items()))
 
-    def _storage_options(self) -> StorageOptions:
-        return StorageOptions(**(self.engine.storage_options or {}))
+    @property
+    def _skips_bad(self) -> bool:
+        if self.engine.on_error is None:
+            return self._suffix is not Suffix.ndjson
+        return super()._skips_bad
 
     def _opened(self, files: list[str]) -> Source:
         if not files:
             return penstock.open([])
         try:
             return self._open(files)
-        except PenstockError:
-            if self.engine.on_error == "raise" or len(files) == 1:
+        except _UNREADABLE:
+            if not self._skips_bad and self._suffix is not Suffix.json:
                 raise
-        # One of them cannot be read: the others can.
-        good = []
+        # Some cannot be read, or some `.json` files are arrays and others lines.
+        groups: dict[str, list[str]] = {}
         for path in files:
             try:
-                self._open([path])
-            except PenstockError as why:
+                meta = self._open([path]).index_meta
+            except _UNREADABLE as why:
+                if not self._skips_bad:
+                    raise
+                last = why
                 warnings.warn(f"{path} is left out: {why}", stacklevel=2)
             else:
-                good.append(path)
-        if not good:
+                groups.setdefault("" if meta is None else meta.kind, []).append(path)
+        if not groups:
             raise RuntimeError(
-                f"none of {counted(len(files), 'file')} below {self._root} can be read."
-            )
-        return self._open(good)
+                f"no file of {len(files):,} below {self._root} can be read. The last: {last}"
+            ) from last
+        return reduce(operator.add, map(self._open, groups.values()))
 
     def _open(self, files: list[str]) -> Source:
         source: Source = penstock.open(
@@ -196,44 +263,20 @@ class StreamingDataModule(SchemaModule):
         )
         return source
 
-    def rows_of(self, ids: Any) -> tuple[list[str | None], list[int | None]]:
-        """Return the files of predicted records, and their rows there.
-
-        Further observations that a preprocessor made of a record have neither.
-        """
-        source = self._sources[Strata.predict]
-        runs = sorted(
-            (start, row, part.name)
-            for part in files_of(source)
-            for (start, _), row in zip(part.ranges, part.rows(), strict=True)
-        )
-        starts = [start for start, _, _ in runs]
-        names: list[str | None] = []
-        rows: list[int | None] = []
-        for number in map(int, ids):
-            start, row, name = runs[bisect_right(starts, number) - 1]
-            is_known = number < len(source)
-            names.append(name if is_known else None)
-            rows.append(row + number - start if is_known else None)
-        return names, rows
-
-
-def _is_file(store: Store, name: str) -> bool:
-    try:
-        return bool(store.entry(name))
-    except FileNotFoundError:
-        return False
+    def rows_of(self, ids: Any) -> tuple[list[str], list[int]]:
+        """Return the files of predicted records, and their rows there."""
+        return self._predicted.of(own_numbers(ids))
 
 
 def _compiled(split: str, pattern: Any) -> re.Pattern[str]:
-    if isinstance(pattern, re.Pattern):
+    if isinstance(pattern, re.Pattern) and isinstance(pattern.pattern, str):
         return pattern
     if not isinstance(pattern, str):
-        raise TypeError(f"{split}={pattern!r}: expected a regular expression.")
-    if _LOOKS_LIKE_GLOB.search(pattern):
+        raise TypeError(f"{split}={pattern!r}: expected a regular expression, as text.")
+    if pattern[:1] == "*" or "/*" in pattern or _is_glob(pattern):
         raise OptionError(
             f"{split}={pattern!r} is a glob, and a regular expression is needed: "
-            f"{_from_glob(pattern)!r}."
+            f'r"{_from_glob(pattern)}".'
         )
     try:
         return re.compile(pattern)
@@ -241,12 +284,21 @@ def _compiled(split: str, pattern: Any) -> re.Pattern[str]:
         raise OptionError(f"{split}={pattern!r} is no regular expression: {why}.") from None
 
 
-def _from_glob(pattern: str) -> str:
-    """Return the regular expression that means what a glob does.
+def _is_glob(pattern: str) -> bool:
+    r"""Whether a pattern has a star as in a glob, and nothing of a regular expression.
 
-    >>> print(_from_glob("train/*.jsonl") == "train/[^/]*" + chr(92) + ".jsonl$")
-    True
+    >>> [_is_glob(one) for one in ("part-*.csv", "part-.*", "0*1", r"0*1\.csv$")]
+    [True, False, True, False]
     """
-    parts = {"**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}
-    found = re.split(r"(\*\*/|\*|\?)", pattern)
-    return "".join(parts.get(one) or re.escape(one) for one in found) + "$"
+    return bool(_GLOB_STAR.search(pattern)) and not _OF_EXPRESSIONS.search(pattern)
+
+
+def _from_glob(pattern: str) -> str:
+    r"""Return the regular expression that means what a glob does.
+
+    >>> print(_from_glob("train-*.csv"))
+    train-[^/]*\.csv$
+    """
+    parts = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    found = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
+    return "".join(parts.get(one) or re.sub(r"([.^$+(){}|])", r"\\\1", one) for one in found) + "$"

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from lightning.pytorch.callbacks import Callback
 
-from penstock._words import warn_once
 from penstock.decode import inferred_batch
 from penstock.errors import ObjectExistsError, OptionError
+from penstock.lightning._lightning import pl
 from penstock.lightning._parts import PredictionParts, files_in, merge_parts, next_number
 from penstock.lightning._predictions import PredictionTypes
+from penstock.schema import Observations
 from penstock.storage import join, locate
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
 
-_log = logging.getLogger("penstock.lightning")
+    import pyarrow as pa
+
 _OVERWRITE = ("error", "replace", "append")
 
 
-class Writer(Callback):
+class Writer(pl.Callback):
     """Writes inputs and predictions of `Trainer.predict` to Parquet files, row by row.
 
     Each rank writes `rank-<rank>-<part>.parquet`, with the columns `inputs` (the record),
@@ -98,13 +99,8 @@ class Writer(Callback):
         self._batches = 0
 
     def on_predict_start(self, trainer: Any, pl_module: Any) -> None:
-        """Warn where Lightning keeps all outputs in memory."""
-        if trainer.predict_loop.return_predictions:
-            warn_once(
-                _log,
-                "Trainer.predict keeps the outputs of all batches in memory, although Writer "
-                "writes them. Call predict(…, return_predictions=False).",
-            )
+        """Let Lightning keep no outputs: by default it holds those of all batches in memory."""
+        trainer.predict_loop.return_predictions = False
 
     def on_predict_batch_end(  # noqa: PLR0913, PLR0917 (Lightning's)
         self,
@@ -118,6 +114,7 @@ class Writer(Callback):
         """Add the rows of a batch."""
         assert self._parts is not None  # noqa: S101 (made by `setup`)
         metadata, ids = _metadata(batch), _array(getattr(batch, "ids", None))
+        valid = _array(getattr(batch, "valid", None))
         payload = self._payload(pl_module, outputs)
         if self._postprocessor is not None:
             context = {
@@ -130,15 +127,10 @@ class Writer(Callback):
             }
             changed = self._postprocessor(context, payload)
             payload = payload if changed is None else _by_key(changed)
-        counts = np.array([one is not None for one in metadata], np.bool_)
-        if (valid := _array(getattr(batch, "valid", None))) is not None:
-            counts &= valid
         numbers = np.arange(len(metadata)) if ids is None else ids
         columns = self._types.columns(payload, numbers)
-        if counts.any():
-            kept = np.flatnonzero(counts)
-            rows = [metadata[row] for row in kept]
-            inputs = inferred_batch([one[0] if isinstance(one, list) else one for one in rows])
+        inputs, kept = _inputs(metadata, valid)
+        if len(kept):
             columns = {at: array.take(kept) for at, array in columns.items()}
             chosen = None if ids is None else ids[kept]
             self._parts.add(inputs, columns, *_identity(trainer.datamodule, chosen, len(kept)))
@@ -183,13 +175,24 @@ class Writer(Callback):
             self._parts = None
 
 
-def _metadata(batch: Any) -> list[Any]:
+def _metadata(batch: Any) -> Sequence[Any]:
     if isinstance(batch, Mapping) and "metadata" in batch:
-        return list(batch["metadata"])
+        found: Sequence[Any] = batch["metadata"]
+        return found
     raise OptionError(
         "Writer: the batch has no 'metadata', so there are no inputs to write.",
         remedy="Predict with a data module, or with a schema's for_split('predict').",
     )
+
+
+def _inputs(metadata: Sequence[Any], valid: Any) -> tuple[pa.RecordBatch, Any]:
+    """Return the records that count, and their rows, int64."""
+    counts = np.ones(len(metadata), np.bool_) if valid is None else valid
+    if isinstance(metadata, Observations):
+        return metadata.arrow(), np.flatnonzero(counts)
+    kept = np.flatnonzero(counts & [one is not None for one in metadata])
+    rows = [metadata[row] for row in kept.tolist()]
+    return inferred_batch([one[0] if isinstance(one, list) else one for one in rows]), kept
 
 
 def _by_key(predictions: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from penstock._lazy import facade
 
 if TYPE_CHECKING:
-    from penstock.loading._addressed import order_choice
+    from penstock.loading._addressed import begin_of, order_choice
     from penstock.loading._feed import (
         Feed,
         FeedOptions,
@@ -21,11 +21,10 @@ if TYPE_CHECKING:
         check_plan,
         describe_plan,
         plan_before,
-        plan_facts,
     )
     from penstock.loading._loader import DataLoader as DataLoader
     from penstock.loading._mixing import mixed_source
-    from penstock.loading._options import read_skips
+    from penstock.loading._options import read_skips, refuse_unknown
     from penstock.loading._order_choice import OrderChoice, chosen_order
     from penstock.loading._run import resumed
     from penstock.loading._steps import (
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
         Task,
         step_records,
     )
+    from penstock.loading.streams._rows import own_numbers
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
@@ -44,13 +44,14 @@ __all__, __getattr__, __dir__ = facade(
         "_loader": "DataLoader",
     },
     for_rooms={
-        "_addressed": "order_choice",
+        "_addressed": "begin_of order_choice",
         "_feed": "Feed FeedOptions HasFeed Opened Placed Point Reader Reads",
-        "_kept_plans": "bound_plan check_plan describe_plan plan_before plan_facts",
+        "_kept_plans": "bound_plan check_plan describe_plan plan_before",
         "_mixing": "mixed_source",
-        "_options": "read_skips",
+        "_options": "read_skips refuse_unknown",
         "_order_choice": "OrderChoice chosen_order",
         "_run": "resumed",
         "_steps": "EpochSteps PlannedSteps Sharing StepRecords Steps Task step_records",
+        "streams._rows": "own_numbers",
     },
 )

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from penstock._words import counted
 from penstock.datasets import Source, Stream, has_columns
 from penstock.errors import OptionError
 from penstock.loading._column_choice import choose_columns, without_any
-from penstock.loading._feed import Opened, Placed, Reads
-from penstock.loading._fetch import named_batch
+from penstock.loading._feed import Placed, Reads
 from penstock.loading._kept_plans import check_plan, describe_plan, plan_before, plan_facts
 from penstock.loading._mixing import MixtureChoice, seed_of
 from penstock.loading._options import read_skips
@@ -25,6 +21,7 @@ from penstock.loading._order_choice import (
     refuse_shuffled_stream,
 )
 from penstock.loading._run import resumed
+from penstock.loading._source_reader import SourceReader
 from penstock.loading._steps import PlannedSteps, Sharing, Steps, step_counts, step_records
 from penstock.loading._weights import WeightChoice
 from penstock.loading.streams._feed import StreamFeed
@@ -34,45 +31,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
+    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from penstock.loading._column_choice import Columns
     from penstock.loading._feed import Feed, FeedOptions
-    from penstock.loading._recipes import Recipe
-    from penstock.loading._steps import EpochSteps, StepRecords, Task
+    from penstock.loading._steps import EpochSteps, StepRecords
     from penstock.order import Skip
-
-
-class SourceReader(NamedTuple):
-    """Reads the records of tasks, which are numbers, from one source."""
-
-    source: Source
-    is_remote: bool
-    is_numbered: bool = True
-
-    def opened(self, request: Task) -> Opened:
-        return Opened(self.source, request)
-
-    def name(self, request: Task) -> str:
-        return named_batch(request, self.source)
-
-    def place(self, request: Task) -> str:
-        if not self.source.files:
-            return ""
-        file, offset, size = self.source.location(int(request.where.ids[0]))
-        return f"{file}, bytes {offset:,} to {offset + size:,}"
-
-    def warm_up(self, recipe: Recipe) -> None:
-        # Else each worker of each pass does so for itself, in 0.3 s: pyarrow imports pandas, too,
-        # where it is installed.
-        if not self.is_remote and len(self.source):
-            # A bad record raises when its batch is due.
-            with suppress(Exception):
-                recipe.read(self.source, np.zeros(1, np.int64))
-
-    def close(self) -> None:
-        """Close nothing: every read is a read of its own."""
 
 
 def feed_of(source: Any, schema: pa.Schema | None, options: FeedOptions) -> Feed:  # noqa: ANN401
@@ -110,6 +76,25 @@ def order_choice(
     return MixtureChoice.of(source, options)
 
 
+def begin_of(
+    source: Source,
+    options: FeedOptions,
+    choice: OrderChoice,
+    skip: tuple[tuple[int, int], ...],
+) -> Cursor:
+    """Return where a new run over a source stands."""
+    return Cursor(
+        fingerprint=source.fingerprint,
+        length=len(source),
+        seed=seed_of(options),
+        kind=choice.kind,
+        own=choice.own,
+        order_version=ORDERS[choice.kind].version,
+        plan=plan_facts(options.plan, len(source)),
+        skip=skip,
+    )
+
+
 class Addressed:
     """Tasks of record numbers, in an order that is a function; a `Feed`."""
 
@@ -119,16 +104,7 @@ class Addressed:
         self._options = options
         self._skip = read_skips(options.skip, len(source))
         self._choice = order_choice(source, options, self._skip, through_columns=self._may_gather)
-        self.begin = Cursor(
-            fingerprint=source.fingerprint,
-            length=len(source),
-            seed=seed_of(options),
-            kind=self._choice.kind,
-            own=self._choice.own,
-            order_version=ORDERS[self._choice.kind].version,
-            plan=plan_facts(options.plan, len(source)),
-            skip=self._skip,
-        )
+        self.begin = begin_of(source, options, self._choice, self._skip)
         self.plan = options.plan
         """The plan over `source`."""
         self._columns: Columns | None = None

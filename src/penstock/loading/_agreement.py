@@ -6,10 +6,11 @@ A rank never waits for another one here: it compares with those that have begun 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from penstock.errors import RankMismatchError
+from penstock.errors import RankMismatchError, StallError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,13 +38,17 @@ class Agreement:
         self._peers = peers
         self._facts = {key: _short(facts[key]) for key in _COMPARED if key in facts}
         self._missing = peers.others
-        peers.leave("agreement", self._facts)
+        with suppress(StallError):
+            peers.leave("agreement", self._facts)
 
     def is_complete(self) -> bool:
         """Compare with the ranks that have begun; return whether all were seen."""
         for rank in self._missing[:_RANKS_A_LOOK]:
             self._missing.remove(rank)
-            others = self._peers.look("agreement", rank)
+            try:
+                others = self._peers.look("agreement", rank)
+            except StallError:  # The store is gone, with a rank that was done before this one.
+                return True
             if others is None:
                 self._missing.append(rank)
             else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from penstock._lazy import require
-from penstock._words import counted
+from penstock._words import counted, warn_once
 from penstock.errors import BadRecordsError, OptionError, StallError
 from penstock.loading._fetch import listed
 from penstock.loading._recipes import binned
@@ -120,7 +120,8 @@ class Delivery:
             valid[bad.row] = False
             if bad.id not in known:
                 known.add(bad.id)
-                _log.warning("record %d does not count: %s", bad.id, bad.why)
+                # Records that are damaged together have the same reason.
+                warn_once(_log, f"record {bad.id} does not count: {bad.why}", bad.why)
         most = self.options.max_bad
         if len(known) > most:
             raise BadRecordsError(

@@ -13,7 +13,7 @@ import numpy as np
 from penstock._words import warn_once
 from penstock.datasets import known_bad, knows_bad, may_be_missing, missing_fields, parsed
 from penstock.decode import OF_A_RECORD, bad_rows
-from penstock.errors import OptionError
+from penstock.errors import CorruptFileError, OptionError
 from penstock.loading._feed import Opened
 
 if TYPE_CHECKING:
@@ -73,7 +73,9 @@ class Fetch:
         self.reader = reader
         self.recipe = recipe
         self._on_error = on_error
-        self._has_looked = reader.is_numbered and not reader.is_remote
+        # An encoder with `loose_fields` takes a missing field for null, and warns by itself.
+        is_loose = getattr(recipe, "loose", None) is not None
+        self._has_looked = is_loose or (reader.is_numbered and not reader.is_remote)
         self._knows_bad: bool | None = None
         """Whether columns know bad records; found out by the thread or process that reads them."""
 
@@ -94,9 +96,8 @@ class Fetch:
         began = time.perf_counter()
         try:
             opened = self.reader.opened(request)
-        except Exception as why:
-            why.add_note(self.reader.name(request))
-            raise
+        except Exception as why:  # noqa: BLE001 (raised again)
+            _raise_named(why, self.reader.name(request))
         source, task = opened
         bad: list[Bad] = []
         if not len(task.where.ids):
@@ -112,7 +113,10 @@ class Fetch:
             bad = self._bad_rows(opened)
             read = self._read(opened, bad)
         except Exception as why:  # noqa: BLE001 (raised again)
-            _raise_named(why, opened)
+            if self._on_error == "raise" or not isinstance(why, CorruptFileError):
+                _raise_named(why, named_batch(task, source))
+            bad = self._bad_rows(opened)
+            read = self._read(opened, bad)
         self._look_once(read, source)
         return ReadRows(read, bad, time.perf_counter() - began, opened)
 
@@ -175,7 +179,7 @@ class Fetch:
         except Exception as why:  # noqa: BLE001 (raised again, or of a record)
             # A user's own callable decides for itself which records are bad.
             if not isinstance(why, OF_A_RECORD) or not self.recipe.is_pure:
-                _raise_named(why, opened)
+                _raise_named(why, named_batch(opened.task, opened.source))
             if self._on_error == "raise":
                 raise self._explained(why, opened) from None
             bad = self._bad_rows(opened)
@@ -229,10 +233,17 @@ class Fetch:
         known = self._known_bad(source, ids[rows])
         good = rows[~known]
 
-        def attempt(start: int, stop: int) -> None:
-            self._try(source, task.where, good[start:stop])
+        found: list[tuple[int, PenstockError]] = []
+        for own in _by_file(source, ids, good):
 
-        found = [(int(good[at]), error) for at, error in bad_rows(len(good), attempt, OF_A_RECORD)]
+            def attempt(start: int, stop: int, own: NDArray[np.int64] = own) -> None:
+                self._try(source, task.where, own[start:stop])
+
+            try:
+                bad = list(bad_rows(len(own), attempt, OF_A_RECORD))
+            except CorruptFileError as why:  # Of all that is read together.
+                bad = [(at, why) for at in range(len(own))]
+            found += [(int(own[at]), error) for at, error in bad]
         # Rows that columns know to be bad are read one by one, for their errors.
         for row in rows[known].tolist():
             try:
@@ -277,20 +288,31 @@ class Fetch:
         return why
 
 
-def _raise_named(why: Exception, opened: Opened) -> NoReturn:
+def _by_file(
+    source: Source, ids: NDArray[np.int64], rows: NDArray[np.int64]
+) -> list[NDArray[np.int64]]:
+    """Return the rows of each file."""
+    if not source.files or not len(rows):
+        return [rows]
+    files = np.asarray(source.location(ids[rows]).file)
+    return [rows[files == file] for file in np.unique(files)]
+
+
+def _raise_named(why: Exception, note: str) -> NoReturn:
     """Raise an error with its batch; a StopIteration as another, for it would end the loop."""
-    note = named_batch(opened.task, opened.source)
+    why.add_note(note)
     if isinstance(why, StopIteration):
         error = RuntimeError(f"{why!r} was raised where a batch is made, by encode or the source")
-        error.add_note(note)
+        error.__notes__ = why.__notes__
         raise error from why
-    why.add_note(note)
     raise why
 
 
 def _placed(source: Source, number: int, error: Exception) -> str:
     """Return the fault of a record with its number here and its place, if not there already."""
     why, place = str(error), ""
+    if isinstance(error, CorruptFileError):
+        return why  # It is not of this record alone.
     if source.files:
         file, offset, _ = source.location(number)
         place = "" if file in why else f" ({file} at {offset:,})"

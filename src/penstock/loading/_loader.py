@@ -242,7 +242,9 @@ class DataLoader:
         peers = self._meeting.peers(ranks, self._options.patience)
         if peers is None:
             return state
-        moment = f"{self._run.moves}/{point.epoch}/{batches}"
+        # Ranks that were brought together know more than after the same batch before.
+        met = getattr(learnt, "meetings", 0)
+        moment = f"{self._run.moves}/{point.epoch}/{batches}/{met}"
         states = self._meeting.parts(peers, moment, ranks.rank, state)
         return joined(states, self._feed, learner)
 
@@ -276,7 +278,7 @@ class DataLoader:
     @property
     def batch_sampler(self) -> SimpleNamespace:
         """Where Lightning sets the epoch: it looks for `batch_sampler.sampler.set_epoch`."""
-        return SimpleNamespace(sampler=self)
+        return SimpleNamespace(sampler=SimpleNamespace(set_epoch=self._run.set_epoch_late))
 
     @property
     def dataset(self) -> Source:

@@ -127,17 +127,9 @@ class MixtureChoice(OrderChoice):
 
 
 def _why(mixture: Mixture, kinds: Mapping[str, str]) -> str:
-    parts = []
-    for start, weights in mixture.phases:
-        shares = (
-            f"{name} {weight / sum(weights):.1%}"
-            for name, weight in zip(mixture.names, weights, strict=True)
-            if weight
-        )
-        parts.append(f"from position {start:,} on " * (start > 0) + ", ".join(shares))
     blocks = [name for name, kind in kinds.items() if kind == "block"]
     by_blocks = f" ({', '.join(blocks)} by blocks)" if blocks else ""
     return (
-        f"{'; '.join(parts)}; stop={mixture.stop!r}; each source in a shuffle of its own"
+        f"{mixture.shares()}; stop={mixture.stop!r}; each source in a shuffle of its own"
         f"{by_blocks}, whatever shuffle says"
     )

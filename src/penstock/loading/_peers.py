@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import time
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_log = logging.getLogger("penstock.loading")
+
+_STORE = 0
+"""The rank whose process holds the store, where no launcher does."""
 _PAUSE, _LONGEST_PAUSE = 0.002, 0.1
 """Seconds between two looks at the store."""
 
@@ -58,7 +63,9 @@ class Peers:
     def __init__(self, name: str, ranks: Sequence[int], patience: float) -> None:
         """Speak with global ranks under a name that is the same for all of them, and new."""
         distributed: Any = imported("torch.distributed")
-        self._store = distributed.group.WORLD.get_group_store()
+        find = getattr(distributed.group.WORLD, "get_group_store", None)
+        # Older releases of torch have no public way.
+        self._store = (find or distributed.distributed_c10d._get_default_store)()  # noqa: SLF001
         self._prefix, self._patience = f"penstock/{name}", patience
         self.rank: int = distributed.get_rank()
         self._ranks = ranks
@@ -69,18 +76,28 @@ class Peers:
 
     def leave(self, key: str, value: object) -> None:
         """Leave a value of this rank."""
-        self._store.set(f"{self._prefix}/{key}/{self.rank}", json.dumps(value))
+        self._ask("set", f"{self._prefix}/{key}/{self.rank}", json.dumps(value))
 
     def look(self, key: str, rank: int) -> Any:  # noqa: ANN401 (what was left)
         """Return what a rank left; None where it left nothing until now."""
         is_there = self._has_left(key, rank)
-        return json.loads(self._store.get(f"{self._prefix}/{key}/{rank}")) if is_there else None
+        return json.loads(self._ask("get", f"{self._prefix}/{key}/{rank}")) if is_there else None
 
     def _has_left(self, key: str, rank: int) -> bool:
-        return bool(self._store.check([f"{self._prefix}/{key}/{rank}"]))
+        return bool(self._ask("check", [f"{self._prefix}/{key}/{rank}"]))
 
     def _forget(self, key: str) -> None:
-        self._store.delete_key(f"{self._prefix}/{key}/{self.rank}")
+        self._ask("delete_key", f"{self._prefix}/{key}/{self.rank}")
+
+    def _ask(self, what: str, *arguments: object) -> Any:  # noqa: ANN401 (the store's answer)
+        try:
+            return getattr(self._store, what)(*arguments)
+        except RuntimeError as why:  # As all errors of torch's stores are.
+            raise StallError(
+                f"rank {self.rank} cannot reach the store of the process group, which lies in rank "
+                f"{_STORE} or in the launcher ({why}). Look whether it still runs.",
+                rank=_STORE,
+            ) from why
 
     # Equally many steps, where no rank knows how many the others have.
 
@@ -106,12 +123,17 @@ class Peers:
                         ended.add(rank)
             return False if len(ended) == len(self.others) else None
 
-        return self._waited(
+        found = self._waited(
             look,
-            f"whether there is a step {steps:,} of epoch {epoch}, for it has no records left",
+            f"to learn whether there is a step {steps:,} of epoch {epoch}, since it has no records",
             lambda: [rank for rank in self.others if rank not in ended],
             "has neither begun nor ended it",
         )
+        if not found:
+            seen = f"seen/{epoch}"
+            self.leave(seen, value=True)
+            self._stay(self._without(seen, self.others))
+        return found
 
     # One state of all ranks.
 
@@ -121,26 +143,41 @@ class Peers:
         The first rank collects the parts and hands them to the others, in as many requests as there
         are ranks. Those of the moment `before` are forgotten.
         """
-        first = self._ranks[0]
-        self.leave(f"part/{moment}", part)
-
-        waiting = list(self._ranks)
-
-        def missing() -> list[int]:
-            waiting[:] = [rank for rank in waiting if not self._has_left(f"part/{moment}", rank)]
-            return waiting
-
+        first, key = self._ranks[0], f"part/{moment}"
+        self.leave(key, part)
+        missing = self._without(key, self._ranks)
         what, why = "for the parts of the state", "did not call state_dict() at the same step"
         if self.rank == first:
             self._waited(lambda: not missing() or None, what, missing, why)
-            self.leave(
-                f"whole/{moment}", [self.look(f"part/{moment}", rank) for rank in self._ranks]
-            )
+            self.leave(f"whole/{moment}", [self.look(key, rank) for rank in self._ranks])
             if before:
                 self._forget(f"whole/{before}")
         found = self._waited(lambda: self.look(f"whole/{moment}", first), what, missing, why)
-        self._forget(f"part/{moment}")
+        self._forget(key)
+        self._stay(self._without(key, self.others, is_left=False))
         return list(found)
+
+    def _without(
+        self, key: str, ranks: Sequence[int], *, is_left: bool = True
+    ) -> Callable[[], list[int]]:
+        """Return which ranks have not left a value, or not taken it back; asked again, of those."""
+        waiting = list(ranks)
+
+        def missing() -> list[int]:
+            waiting[:] = [rank for rank in waiting if self._has_left(key, rank) != is_left]
+            return waiting
+
+        return missing
+
+    def _stay(self, missing: Callable[[], list[int]]) -> None:
+        """Wait for ranks that still ask the store, if it may live in this process."""
+        if self.rank != _STORE:
+            return
+        what, why = "for the last questions to its store", "did not ask"
+        try:
+            self._waited(lambda: not missing() or None, what, missing, why)
+        except StallError as late:  # All that this rank needs is there.
+            _log.warning("%s", late)
 
     def _waited(
         self,

@@ -278,6 +278,13 @@ class EncoderRecipe(_Columnar):
         records = pa.array([*map(pickle.dumps, source.read(ids))], pa.binary())
         return columns.append_column(self._record_column, records)
 
+    def filled(self, read: Any, rows: Ids, source: Source) -> Any:  # noqa: ANN401
+        if self.loose is None or len(read):
+            return super().filled(read, rows, source)
+        # Fields may be missing here, while a text of no letters may stand for no value at all.
+        arrays = [pa.nulls(len(rows), kind) for kind in read.schema.types]
+        return pa.RecordBatch.from_arrays(arrays, schema=read.schema)
+
     def make(self, read: Any, where: BatchPosition) -> Any:  # noqa: ANN401
         try:
             return self.encoder.arrays(read, where)

@@ -55,6 +55,8 @@ class RunState:
         self.moves = 0
         """How often a state was loaded or an epoch set."""
         self._passes = 0
+        self._late = -1
+        """The number of a pass that may go on behind `set_epoch_late`."""
 
     @property
     def cursor(self) -> Point:
@@ -77,6 +79,15 @@ class RunState:
         is_there = self._is_set and epoch == self.cursor.epoch
         self.go_to(self.cursor if is_there else self.cursor.at(epoch))
 
+    def set_epoch_late(self, epoch: int) -> None:
+        """Set the epoch as Lightning does, which has read ahead where there is no length.
+
+        A batch of the present pass that comes before another pass begins shows that.
+        """
+        present = self._passes
+        self.set_epoch(epoch)
+        self._late = present
+
     @property
     def present(self) -> Point:
         """A point of the present epoch, or of the next one between passes."""
@@ -93,17 +104,31 @@ class RunState:
         """Begin a pass; return its number, for `move` and `end`."""
         self._set(start.cursor, is_set=True)
         self._passes += 1
+        self._late = -1
         return self._passes
 
     def move(self, number: int, epoch: Point, position: Any) -> None:  # noqa: ANN401 (the feed's own)
         """Note how far in an epoch a pass came; of several passes only the newest moves the run."""
-        if number == self._passes:
+        if number == self._passes or self._was_read_ahead(number):
             self._cursor, self._position, self._is_set = epoch, position, False
 
     def end(self, number: int, epoch: int) -> None:
         """Note that a pass ended, after which this epoch is next."""
-        if number == self._passes:
+        if number == self._passes or self._was_read_ahead(number):
             self._set(self.cursor.at(epoch), is_set=True)
+
+    def _was_read_ahead(self, number: int) -> bool:
+        """Whether a pass goes on although an epoch was set."""
+        if number != self._late:
+            return False
+        self._passes, self._late = number, -1
+        warnings.warn(
+            "Lightning reads one batch ahead of a loader without a length: a checkpoint counts it "
+            "as trained, and a resume leaves it out. Give the source to "
+            "penstock.lightning.DataModule, which resumes exactly.",
+            stacklevel=5,
+        )
+        return True
 
 
 def pass_requests(  # noqa: PLR0913, PLR0917 (the parts of a loader)

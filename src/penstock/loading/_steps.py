@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -74,6 +75,27 @@ class Task(NamedTuple):
     """Positions that every one of several steps hands out, over all ranks."""
     uneven: tuple[int, ...] = ()
     """The first row of each of several steps, and at last B, where they have not as many rows."""
+    places: tuple[Any, ...] = ()
+    """`positions`, where they are no numbers."""
+
+    @classmethod
+    def joined(cls, tasks: Sequence[Task]) -> Task:
+        """Return single steps, one behind the other, in which all rows count, as one task."""
+        first, last = tasks[0], tasks[-1]
+        if len(tasks) == 1:
+            return first
+        positions, ids = (
+            np.concatenate([getattr(one.where, name) for one in tasks])
+            for name in ("positions", "ids")
+        )
+        rows = [len(one.where.ids) for one in tasks]
+        return first._replace(
+            where=replace(first.where, positions=positions, ids=ids),
+            position=last.position,
+            steps=len(tasks),
+            uneven=(0, *accumulate(rows)) if len({*rows}) > 1 else (),
+            places=tuple(one.position for one in tasks),
+        )
 
     @property
     def borders(self) -> Sequence[int]:
@@ -84,8 +106,8 @@ class Task(NamedTuple):
     @property
     def positions(self) -> Sequence[Any]:
         """`position` after each of its steps."""
-        if self.steps == 1:
-            return (self.position,)
+        if self.places or self.steps == 1:
+            return self.places or (self.position,)
         return range(self.position - (self.steps - 1) * self.each, self.position + 1, self.each)
 
     def apart(self) -> list[Task]:
@@ -103,7 +125,7 @@ class Task(NamedTuple):
         valid = None if valid is None or valid.all() else valid
         unread = None if unread is None or not unread.any() else unread
         position = self.positions[stop - 1]
-        many = (stop - start, self.each, uneven)
+        many = (stop - start, self.each, uneven, self.places[start:stop])
         return Task(self.step + start, part, valid, unread, position, *many)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
@@ -17,7 +18,7 @@ from penstock.order._shares import Change, changed, changes_in, phases_of, stret
 from penstock.order._skips import Skips
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence, Sized
+    from collections.abc import Callable, Sequence, Sized
 
     from numpy.typing import NDArray
 
@@ -62,8 +63,8 @@ class Mixture:
         seed: Decides the order. Without it the loader's seed does.
 
     >>> mix = Mixture({"web": 1000, "code": 300}, {"web": 0.75, "code": 0.25}, seed=1)
-    >>> len(mix)
-    1204
+    >>> mix, len(mix)
+    (<Mixture of web 75.0%, code 25.0%; stop='first_exhausted'>, 1204)
     >>> mix.sources_at(range(5)).tolist()
     ['web', 'code', 'web', 'web', 'code']
     """
@@ -75,6 +76,8 @@ class Mixture:
         stop: Stop = "first_exhausted",
         seed: int | None = None,
     ) -> None:
+        if not isinstance(sources, Mapping):
+            raise OptionError("sources: give them by name, as in {'web': a, 'code': b}.")
         self.sources = dict(sources)
         self.lengths = {name: _length(name, one) for name, one in self.sources.items()}
         if not self.lengths:
@@ -99,6 +102,21 @@ class Mixture:
     def __len__(self) -> int:
         return len(self._first)
 
+    def __repr__(self) -> str:
+        return f"<Mixture of {self.shares()}; stop={self.stop!r}>"
+
+    def shares(self) -> str:
+        """Return the share of each source in each phase, in words."""
+        parts = []
+        for start, weights in self.phases:
+            own = (
+                f"{name} {weight / sum(weights):.1%}"
+                for name, weight in zip(self.names, weights, strict=True)
+                if weight
+            )
+            parts.append(f"from position {start:,} on " * (start > 0) + ", ".join(own))
+        return "; ".join(parts)
+
     def positions(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return the record numbers at `start` … `stop - 1` of epoch 0, int64[stop - start]."""
         return self._first.positions(start, stop)
@@ -118,8 +136,9 @@ class Mixture:
         """Return how often a run has seen each source, up to the last batch handed out.
 
         Args:
-            run: The loader, or its `state_dict()`. Epochs before the present one count as a whole.
-                With a plan, only where an epoch begins.
+            run: The loader, or its `state_dict()`. Epochs before the present one count as a whole,
+                also where `drop_last` left out their last records. With a plan, only where an epoch
+                begins.
         """
         state = run.state_dict() if hasattr(run, "state_dict") else run
         facts = dict(state["order"])

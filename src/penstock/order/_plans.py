@@ -115,7 +115,7 @@ class LengthPlan(ABC):
     def _refuse(self, record: int, value: int) -> None:
         what = f"record {record:,} has the value {value:,}"
         if self.field is not None and value == _MISSING:
-            what = f"record {record:,} has none, or cannot be read"
+            what = f"record {record:,} has no whole number in {self.field}, or cannot be read"
         elif self.field is not None:
             what += f" in {self.field}"
         raise OptionError(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.schema._nodes import TensorKey as TensorKey
     from penstock.schema._nodes import Tokens as Tokens
     from penstock.schema._nodes import ValueState as ValueState
+    from penstock.schema._observations import Observations
     from penstock.schema._proposal import proposed
     from penstock.schema._schema import Schema as Schema
     from penstock.schema._selectors import predicate as predicate
@@ -59,6 +60,7 @@ __all__, __getattr__, __dir__ = facade(
     for_rooms={
         "_fit": "read_columns",
         "_model": "load_schema",
+        "_observations": "Observations",
         "_proposal": "proposed",
         "_splits": "split_named",
         "_tree": "Tree",

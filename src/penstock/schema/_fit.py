@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from penstock.schema.leaves._number import Number
 from penstock.work import Bar
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     import pyarrow as pa
@@ -28,9 +31,17 @@ if TYPE_CHECKING:
 _TOGETHER = 4096
 
 
+@runtime_checkable
+class HasTraining(Protocol):
+    """A data module."""
+
+    def training_records(self) -> tuple[Schema, Any]:
+        """Return the schema of the model, and a source or an iterator of the records."""
+
+
 def fit_vocabulary(
-    schema: Schema,
-    source: Any,
+    schema: Schema | HasTraining,
+    source: Any = None,
     *,
     min_count: int = 1,
     order: Literal["frequency", "first"] = "frequency",
@@ -41,8 +52,9 @@ def fit_vocabulary(
     Every process that does so over the same records has the same result.
 
     Args:
-        schema: Its vocabularies and statistics begin anew.
-        source: A source, or anything that `penstock.open` takes.
+        schema: Its vocabularies and statistics begin anew. Or a data module, whose observations
+            of training its model's schema learns from.
+        source: A source, or anything that `penstock.open` takes; not with a data module.
         min_count: How often a label has to occur to be part of a vocabulary.
         order: "frequency" numbers the most frequent label first, equal ones by their text;
             "first" numbers labels as records have them.
@@ -51,27 +63,22 @@ def fit_vocabulary(
     check_count("fit_vocabulary", "min_count", min_count)
     if order not in ("frequency", "first"):
         raise OptionError(f"fit_vocabulary: order={order!r}: expected 'frequency' or 'first'.")
-    opened = source if isinstance(source, Source) else open_source(source)
-    train = schema.for_split("train")
-    _, bound = train.bind(opened)
+    if isinstance(schema, HasTraining):
+        schema, source = schema.training_records()
     words = schema.interprocess_encoding_context
     counts: dict[Address, Counter[Any]] = {address: Counter() for address in words}
     schema.reset()
-    with Bar(len(opened), what="fitting", unit="records") as progress:
-        for start in range(0, len(opened), _TOGETHER):
-            ids = np.arange(start, min(start + _TOGETHER, len(opened)))
-            arrays = bound.arrays(read_columns(opened, ids, bound), BatchPosition(0, 0, ids, ids))
-            for address, leaf in schema.hyperparameters.active_requests.items():
-                one = arrays[address]
-                if address in counts:
-                    codes = one.content["codes"].reshape(-1)
-                    found = np.bincount(codes[codes >= 0], minlength=len(one.labels))
-                    for code in in_order_of_appearance(codes, len(one.labels)):
-                        counts[address][one.labels[code]] += int(found[code])
-                elif isinstance(leaf, Number):
-                    valued = one.state == ValueState.valued
-                    schema.statistics[address].update(one.content[""][valued])
-            progress.add(len(ids))
+    for arrays in _arrays(schema.for_split("train"), source):
+        for address, leaf in schema.hyperparameters.active_requests.items():
+            one = arrays[address]
+            if address in counts:
+                codes = one.content["codes"].reshape(-1)
+                found = np.bincount(codes[codes >= 0], minlength=len(one.labels))
+                for code in in_order_of_appearance(codes, len(one.labels)):
+                    counts[address][one.labels[code]] += int(found[code])
+            elif isinstance(leaf, Number):
+                valued = one.state == ValueState.valued
+                schema.statistics[address].update(one.content[""][valued])
     for address, seen in counts.items():
         kept = [key for key, count in seen.items() if count >= min_count]
         if order == "frequency":
@@ -79,6 +86,21 @@ def fit_vocabulary(
         words[address].load_snapshot([*map(key_label, kept)])
         words[address].is_frozen = freeze
     return {address: len(vocabulary) for address, vocabulary in words.items()}
+
+
+def _arrays(schema: Schema, source: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the arrays of all records of a source, or of an iterator of records."""
+    if isinstance(source, Iterator):
+        while records := list(islice(source, _TOGETHER)):
+            yield from _arrays(schema, records)
+        return
+    opened = source if isinstance(source, Source) else open_source(source)
+    _, bound = schema.bind(opened)
+    with Bar(len(opened), what="fitting", unit="records") as progress:
+        for start in range(0, len(opened), _TOGETHER):
+            ids = np.arange(start, min(start + _TOGETHER, len(opened)))
+            yield bound.arrays(read_columns(opened, ids, bound), BatchPosition(0, 0, ids, ids))
+            progress.add(len(ids))
 
 
 def read_columns(source: Source, ids: NDArray[np.int64], schema: Schema) -> pa.RecordBatch:

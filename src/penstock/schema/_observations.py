@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from penstock.decode import inferred_batch
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy as np
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from penstock.datasets import Source
@@ -24,8 +27,19 @@ class Observations(Sequence[Any]):
     (2, [{'x': 2}], True)
     """
 
-    def __init__(self, count: int, read: Callable[[], list[Any]]) -> None:
-        self._count, self._read = count, read
+    def __init__(
+        self,
+        count: int,
+        read: Callable[[], list[Any]],
+        columns: Callable[[], pa.RecordBatch] | None = None,
+    ) -> None:
+        self._count, self._read, self._columns = count, read, columns
+
+    def arrow(self) -> pa.RecordBatch:
+        """Return the records that count, with the types of their source where it has some."""
+        if self._columns is not None:
+            return self._columns()
+        return inferred_batch([one[0] for one in self._rows if one is not None])
 
     @cached_property
     def _rows(self) -> list[Any]:
@@ -53,12 +67,13 @@ def numbered_observations(
     source: Source, ids: NDArray[np.int64], valid: NDArray[np.bool_] | None
 ) -> Observations:
     """Return records of a source; None for those that do not count."""
+    counted = ids if valid is None else ids[valid]
 
     def read() -> list[Any]:
-        records = iter(source.read(ids if valid is None else ids[valid]))
+        records = iter(source.read(counted))
         return [[next(records)] if valid is None or valid[row] else None for row in range(len(ids))]
 
-    return Observations(len(ids), read)
+    return Observations(len(ids), read, lambda: source.arrow(counted))
 
 
 def pickled_observations(records: list[bytes], valid: NDArray[np.bool_] | None) -> Observations:

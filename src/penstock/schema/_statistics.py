@@ -81,8 +81,13 @@ class RunningStats:
         """Add the values that another one has seen."""
         self._own = self._own.with_(other._known.with_(other._own))
 
-    def state_dict(self) -> dict[str, list[float]]:
-        return {"known": [*astuple(self._known)], "own": [*astuple(self._own)]}
+    def mark(self) -> tuple[Moments, Moments]:
+        """Return what `state_dict` makes the present state of later."""
+        return self._known, self._own
+
+    def state_dict(self, mark: tuple[Moments, Moments] | None = None) -> dict[str, list[float]]:
+        known, own = mark or self.mark()
+        return {"known": [*astuple(known)], "own": [*astuple(own)]}
 
     def load_state_dict(self, state: Mapping[str, Any], *, with_own: bool = True) -> None:
         """Take the values of a saved state; its own ones belong to the rank that saved it."""
@@ -119,9 +124,13 @@ class ClassCounts:
         """Count classes, given by their numbers, of any shape."""
         np.add.at(self._own, classes.reshape(-1), 1)
 
-    def state_dict(self) -> dict[str, Any]:
+    def mark(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return what `state_dict` makes the present state of later."""
+        return self._known, self._own.copy()
+
+    def state_dict(self, mark: Any = None) -> dict[str, Any]:
         """Return how many classes there are, which of them came, and how often."""
-        return _counts_state(self._known, self._own)
+        return _counts_state(*(mark or (self._known, self._own)))
 
     def load_state_dict(self, state: Mapping[str, Any], *, with_own: bool = True) -> None:
         """Take the counts of a saved state; its own ones belong to the rank that saved it.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from itertools import islice, repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,22 @@ if TYPE_CHECKING:
     from penstock.schema._values import Labels
 
     Codes = NDArray[np.int32]
+
+
+class VocabularyMark(NamedTuple):
+    """What a vocabulary held at some time: its labels only grow, until others are loaded."""
+
+    numbers: dict[Any, int]
+    size: int
+    proposed: dict[Any, None]
+    proposals: int
+    is_frozen: bool
+
+    def labels(self) -> list[Any]:
+        return [*map(key_label, islice(self.numbers, self.size))]
+
+    def proposed_labels(self) -> list[Any]:
+        return [*map(key_label, islice(self.proposed, self.proposals))]
 
 
 class Vocabulary:
@@ -102,6 +118,13 @@ class Vocabulary:
     def proposals(self) -> list[Any]:
         """The labels that this rank proposes to rank 0."""
         return [*map(key_label, self._proposed or ())]
+
+    def mark(self) -> VocabularyMark:
+        """Return what the present labels are found by later."""
+        proposed = self._proposed or {}
+        return VocabularyMark(
+            self._numbers, len(self._numbers), proposed, len(proposed), self.is_frozen
+        )
 
     def drain_proposals(self) -> list[Any]:
         """Return the labels that this rank proposes, and forget them."""

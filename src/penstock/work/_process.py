@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
@@ -23,7 +24,6 @@ from weakref import WeakSet
 from penstock.errors import UnsafeForkError, WorkerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
     from multiprocessing.process import BaseProcess
 
 StartMethod: TypeAlias = Literal["fork", "forkserver", "spawn"]
@@ -189,11 +189,7 @@ def _connected() -> tuple[Connection, int]:
     with ours, theirs:
         # Where standard error is closed, an end could get its number, and with it all error output.
         first = Connection(fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, _STANDARD))
-        try:
-            return first, fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, _STANDARD)
-        except BaseException:
-            first.close()
-            raise
+        return first, fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, _STANDARD)
 
 
 def _program(descriptor: int) -> _Program:

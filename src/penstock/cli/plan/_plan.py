@@ -33,12 +33,12 @@ from penstock.errors import ChangedSourceError, OptionError
 from penstock.loading import (
     FeedOptions,
     Sharing,
+    begin_of,
     bound_plan,
     check_plan,
     mixed_source,
     order_choice,
     plan_before,
-    plan_facts,
     read_skips,
     resumed,
 )
@@ -46,7 +46,6 @@ from penstock.order import (
     STOPS,
     BucketPlan,
     CostPlan,
-    Cursor,
     Mixture,
     PackingPlan,
     Plan,
@@ -340,16 +339,7 @@ def _epoch(
         before = choice.as_it_was(cursor, source)
         plan = plan_before(plan, source, before)
         return Epoch(check_plan(cursor, plan), before, choice), "as the state says", plan
-    cursor = Cursor(
-        fingerprint=source.fingerprint,
-        length=len(source),
-        seed=asked.seed,
-        epoch=asked.epoch,
-        kind=choice.kind,
-        own=choice.own,
-        plan=plan_facts(plan, len(source)),
-        skip=skip,
-    )
+    cursor = begin_of(source, options, choice, skip).at(asked.epoch)
     return Epoch(cursor, source, choice), choice.why, plan
 
 

@@ -13,7 +13,9 @@ from penstock._words import counted
 from penstock.errors import ChangedSourceError, OptionError
 from penstock.loading._feed import Placed, Reads
 from penstock.loading._options import check_choice
-from penstock.loading._order_choice import lies_remote
+from penstock.loading._order_choice import first_stream, lies_remote
+from penstock.loading._source_reader import SourceReader
+from penstock.loading._steps import Task
 from penstock.loading.streams._done import StreamDocument
 from penstock.loading.streams._point import KIND, VERSION, StreamPoint, StreamPosition
 from penstock.loading.streams._reader import StreamReader, StreamRequest
@@ -22,11 +24,41 @@ from penstock.order import steps
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from penstock.datasets import Stream
-    from penstock.loading._feed import FeedOptions
+    from penstock.datasets import Source, Stream
+    from penstock.loading._feed import FeedOptions, Reader
     from penstock.loading._peers import Peers
-    from penstock.loading._steps import Sharing, StepRecords, Task
+    from penstock.loading._steps import Sharing, StepRecords
     from penstock.loading.streams._done import Done, LanePoint
+    from penstock.loading.streams._point import Share
+
+
+class LaneTurns:
+    """The lanes of a rank in an epoch: which is next, and how far each came."""
+
+    def __init__(self, point: StreamPoint, base: Done, share: Share, peers: Peers | None) -> None:
+        self._epoch, self._base, self._share, self._peers = point.epoch, base, share, peers
+        self._points: list[LanePoint | None] = [None] * len(share)
+        self.next = base.lanes(share)
+        """The lanes in the order of their next batches."""
+        self.left = {*self.next}
+        """Those that have records left, as far as is known."""
+        self.handed_out = 0
+
+    def note(self, request: StreamRequest, task: Task) -> Task:
+        """Note the next batch; return it with the position of all until then."""
+        lane = request.lane
+        if not len(task.where.ids):
+            self.left.discard(lane)
+            return task
+        self.handed_out += 1
+        if not request.is_blank:
+            self._points[lane] = task.position
+            self.next.remove(lane)
+            self.next.append(lane)
+            if self._peers is not None:
+                self._peers.reach(self._epoch, self.handed_out)
+        about = (self._base, self._share, tuple(self._points), tuple(self.next))
+        return task._replace(position=StreamPosition(*about))
 
 
 class StreamFeed:
@@ -89,11 +121,30 @@ class StreamFeed:
         """Make nothing: a stream is read as it comes."""
 
     def reads(self, point: StreamPoint) -> Reads:
-        source = self._stream.source
-        return Reads(is_remote=source is not None and lies_remote(source), is_sequential=True)
+        source, numbered = self._stream.source, self._numbered
+        return Reads(
+            is_remote=source is not None and lies_remote(source),
+            is_sequential=numbered is None,
+            from_columns=numbered is not None
+            and not numbered.files
+            and numbered.schema_is_complete,
+        )
 
-    def reader(self, point: StreamPoint) -> tuple[StreamReader, bool]:
+    def reader(self, point: StreamPoint) -> tuple[Reader, bool]:
+        if self._numbered is not None:
+            return SourceReader(self._numbered, lies_remote(self._numbered)), False
         return StreamReader(point, self._workers), False
+
+    @property
+    def _numbered(self) -> Source | None:
+        """The source whose record numbers this process hands out, several batches at once.
+
+        Worker processes read units of their own: what a unit has in common is read once.
+        """
+        stream = self._stream
+        if self._workers or stream.source is None or stream.is_mapped:
+            return None
+        return None if first_stream(stream.source) else stream.source
 
     # Which records a step has.
 
@@ -108,42 +159,33 @@ class StreamFeed:
         base = self._base(point, sharing, lanes)
         is_part = peers is None and world_size > 1
         point = replace(point, part=(rank, world_size) if is_part else None)
-        share = point.share(rank, world_size, lanes)
-        left = set(range(lanes))
-        points: list[LanePoint | None] = [None] * lanes
-        turns = base.lanes(share)
-        step = handed_out = 0
+        peers = peers if self._stream.ends_together else None
+        turns = LaneTurns(point, base, point.share(rank, world_size, lanes), peers)
+        reader = None if self._numbered is None else StreamReader(point, 0)
 
-        def note(request: StreamRequest, task: Task) -> Task:
-            nonlocal handed_out
-            lane = request.lane
-            if not len(task.where.ids):
-                left.discard(lane)
-                return task
-            handed_out += 1
-            if not request.is_blank:
-                points[lane] = task.position
-                turns.remove(lane)
-                turns.append(lane)
-                if peers is not None:
-                    peers.reach(point.epoch, handed_out)
-            present = StreamPosition(base, share, tuple(points), tuple(turns))
-            return task._replace(position=present)
-
-        def placed(lane: int, *, is_blank: bool = False) -> Placed:
+        def placed(step: int, lane: int, *, is_blank: bool = False) -> Placed:
             request = StreamRequest(step, point.epoch, lane, sharing, is_blank)
-            return Placed(point, request, partial(note, request))
+            if reader is None:
+                return Placed(point, request, partial(turns.note, request))
+            return Placed(point, turns.note(request, reader.opened(request).task))
 
-        for lane in takewhile(lambda _: left, cycle(tuple(turns))):
-            if lane in left:
-                yield placed(lane)
-                step += 1
+        step = 0
+        if reader is None:
+            for lane in takewhile(lambda _: turns.left, cycle(tuple(turns.next))):
+                if lane in turns.left:
+                    yield placed(step, lane)
+                    step += 1
+        while reader is not None and turns.left:
+            tasks = [placed(step + ahead, 0).request for ahead in range(together())]
+            tasks = [task for task in tasks if len(task.where.ids)]
+            if tasks:
+                yield Placed(point, Task.joined(tasks))
+                step += len(tasks)
         if peers is not None:
             yield None
-            peers.end(point.epoch, handed_out)
-            while peers.reached(point.epoch, handed_out + 1):
-                step = handed_out
-                yield placed(turns[-1], is_blank=True)
+            peers.end(point.epoch, turns.handed_out)
+            while peers.reached(point.epoch, turns.handed_out + 1):
+                yield placed(turns.handed_out, 0, is_blank=True)
                 yield None
 
     def _base(self, point: StreamPoint, sharing: Sharing, lanes: int) -> Done:

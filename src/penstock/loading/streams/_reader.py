@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from penstock.batch import BatchPosition
-from penstock.datasets import TorchWorker
+from penstock.datasets import RecordsAt, TorchWorker
 from penstock.loading._feed import Opened
 from penstock.loading._order_choice import lies_remote
 from penstock.loading._steps import Task
-from penstock.loading.streams._lane import Lane
+from penstock.loading.streams._lane import Lane, TakenRecords
 from penstock.loading.streams._point import VERSION
-from penstock.loading.streams._rows import LaneUnit
+from penstock.loading.streams._rows import NO_ROWS, LaneUnit
 from penstock.order import keys
 
 if TYPE_CHECKING:
     from penstock.loading._recipes import Recipe
     from penstock.loading._steps import Sharing
-    from penstock.loading.streams._lane import TakenRecords
     from penstock.loading.streams._point import StreamPoint
 
 
@@ -36,6 +35,9 @@ class StreamRequest(NamedTuple):
     steps: int = 1
 
 
+_NOTHING = TakenRecords(RecordsAt([], NO_ROWS.ids), NO_ROWS.ids, NO_ROWS.ids)
+
+
 class StreamReader:
     """Reads the lanes of a rank, or of a worker; each keeps its unit open from batch to batch."""
 
@@ -46,16 +48,22 @@ class StreamReader:
         self._stream, self._point, self._workers = point.stream, point, workers
         self._lanes: dict[int, tuple[int, Lane]] = {}
         """By number, with the epoch."""
+        self._known_example = (-1, _NOTHING)
+        """Of an epoch."""
 
     def opened(self, request: StreamRequest) -> Opened:
         lane, size = self._lane(request), request.sharing.batch_size
-        if request.is_blank and not len(lane.last.ids):
-            lane.last = self._example(request)
-        found = lane.last if request.is_blank else lane.take(size)
+        # What a dataset of the user yields is not asked for again.
+        wraps = self._stream.wraps and not self._stream.shards_itself
+        if not request.is_blank:
+            source, ids, positions = lane.take(size)
+        elif wraps or not len(lane.last.ids):
+            source, ids, positions = self._example(request)
+        else:
+            source, ids, positions = lane.last
         counts = np.zeros(size, np.bool_) if request.is_blank else None
-        source, ids, positions = found
         unread = None
-        if counts is not None and self._stream.wraps and len(ids):
+        if counts is not None and wraps and len(ids):
             ids, positions = np.resize(ids, size), np.resize(positions, size)
         elif counts is not None:
             ids = positions = np.full(size, -1)
@@ -76,12 +84,28 @@ class StreamReader:
         return lane
 
     def _example(self, request: StreamRequest) -> TakenRecords:
-        """Return records of other ranks, whose columns a batch without records has as well."""
-        point = self._at(request)
-        numbers = [] if point.units is None else point.order(point.units).tolist()
-        units = [LaneUnit(at, number, ()) for at, number in enumerate(numbers)]
-        with closing(Lane(point.present, units, (VERSION, point.seed, 0), 0, None)) as lane:
-            return lane.take(request.sharing.batch_size)
+        """Return the first records of this rank, or else of others; the same after a resume.
+
+        A batch without records has their columns as well.
+        """
+        epoch, found = self._known_example
+        if epoch != request.epoch:
+            found = self._first(request)
+            self._known_example = (request.epoch, found)
+        return found
+
+    def _first(self, request: StreamRequest) -> TakenRecords:
+        point, sharing = self._at(request), request.sharing
+        if point.units is None:
+            return _NOTHING
+        numbers = point.order(point.units).tolist()
+        lanes = point.share(sharing.rank, sharing.world_size, max(1, self._workers))
+        own = np.concatenate(lanes)
+        places = dict.fromkeys([*np.sort(own).tolist(), *range(len(numbers))])
+        units = [LaneUnit(at, numbers[place], ()) for at, place in enumerate(places)]
+        salt = (VERSION, point.seed, request.epoch)
+        with closing(Lane(point.present, units, salt, 0, None)) as lane:
+            return lane.take(sharing.batch_size)
 
     def _at(self, request: StreamRequest) -> StreamPoint:
         """Return where the epoch of a request is continued."""

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 _MAPPED_INPUTS = 64
 """Inputs that go through `Stream.map` together: how many records they make is not known."""
 _INPUT_BITS = 32
-_HASHED_IDS = 1 << 62
+_OWN_BITS = 40
+_FURTHER_IDS = 1 << 62
 _END: Any = object()
 
 
@@ -39,18 +40,27 @@ def record_ids(unit: int, inputs: Numbers, subs: Numbers, own: Numbers | None = 
     """Return the numbers of records, int64[m], the same in every run and epoch.
 
     The first record of an input has unit × 2³² + input, or its `own` number. Further ones, and
-    those of units and inputs beyond these numbers, have a hash from 2⁶² on.
+    those of units and inputs beyond these numbers, have a hash from 2⁶² on, or one that contains
+    their `own` number.
     """
-    is_hashed = subs > 0
-    if own is None:
-        is_hashed |= (inputs >> _INPUT_BITS > 0) | (unit >= _HASHED_IDS >> _INPUT_BITS)
-        own = inputs if is_hashed.all() else (unit << _INPUT_BITS) + inputs
-    else:
-        unit, inputs = 0, own
+    if own is not None:
+        return np.where(subs > 0, _FURTHER_IDS + (subs << _OWN_BITS) + own, own)
+    is_hashed = (subs > 0) | (inputs >> _INPUT_BITS > 0) | (unit >= _FURTHER_IDS >> _INPUT_BITS)
+    plain = inputs if is_hashed.all() else (unit << _INPUT_BITS) + inputs
     if not is_hashed.any():
-        return own
+        return plain
     hashes = _hashes("stream record", unit, inputs=inputs, subs=subs) >> np.uint64(2)
-    return np.where(is_hashed, _HASHED_IDS + hashes.astype(np.int64), own)
+    return np.where(is_hashed, _FURTHER_IDS + hashes.astype(np.int64), plain)
+
+
+def own_numbers(ids: Numbers) -> Numbers:
+    """Return the `own` numbers that `record_ids` made ids of.
+
+    >>> own = np.array([3, 3, 4])
+    >>> own_numbers(record_ids(0, own, np.array([0, 1, 0]), own)).tolist()
+    [3, 3, 4]
+    """
+    return ids & ((1 << _OWN_BITS) - 1)
 
 
 def _hashes(purpose: str, *numbers: int, inputs: Numbers, subs: Numbers) -> NDArray[np.uint64]:
@@ -232,7 +242,8 @@ class UnitReader:
         if self._stream.rate < 1:
             # A record that comes again is drawn again.
             what = inputs + (number << _INPUT_BITS) if self._stream.repeats else rows.ids
-            drawn = _hashes("stream sample", *self._salt, inputs=what, subs=subs)
+            purpose = f"stream sample {self._stream.split}".strip()
+            drawn = _hashes(purpose, *self._salt, inputs=what, subs=subs)
             is_kept = drawn < np.uint64(self._stream.rate * 2**64)
             is_left = is_kept if is_left is None else is_left & is_kept
         if is_left is not None:

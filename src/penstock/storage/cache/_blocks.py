@@ -8,6 +8,7 @@ import os
 import secrets
 import struct
 import zlib
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -21,15 +22,13 @@ from penstock.storage._environment import cache_directory, store_in_environment
 from penstock.storage._local_errors import free_bytes
 from penstock.storage._locks import locked
 from penstock.storage._meter import carried, count, waiting
+from penstock.storage._store import Entry, OpenFile
 from penstock.storage.cache._room import NoRoomError, Room, private_folder, used_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import pyarrow as pa
 
     from penstock.storage._options import StorageOptions
-    from penstock.storage._store import Entry, OpenFile
 
 _log = logging.getLogger("penstock.storage")
 
@@ -211,8 +210,8 @@ class BlockCache:
         )
 
 
-class CachedFile:
-    """A remote file whose ranges this host fetches once; see `penstock.storage.OpenFile`."""
+class CachedFile(OpenFile):
+    """A remote file whose ranges this host fetches once."""
 
     def __init__(self, file: OpenFile, entry: Entry, options: StorageOptions) -> None:
         self.path, self.size = file.path, file.size

@@ -1,0 +1,9 @@
+"""Lightning and torch, behind the error that names the extra."""
+
+from penstock._lazy import require
+
+require("lightning", extra="lightning", purpose="penstock.lightning")
+import lightning.pytorch as pl  # noqa: E402
+from torch.utils.data import IterableDataset, get_worker_info  # noqa: E402
+
+__all__ = ["IterableDataset", "get_worker_info", "pl"]

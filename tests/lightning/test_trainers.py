@@ -1,0 +1,132 @@
+"""Data modules and loaders in the hands of a trainer."""
+
+from __future__ import annotations
+
+import multiprocessing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+import penstock
+from penstock.lightning import CustomDataModule, DataModule, EngineOptions, PolarsDataModule
+from tests.lightning.preprocessing import some
+from tests.lightning.small_models import FRAME, RECORDS, Net, Rows, trainer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*LeafSpec:FutureWarning",
+    "ignore:.*callbacks used to create the checkpoint",
+    "ignore:.*use of fork:DeprecationWarning",
+)
+
+
+def module(kind: Any, net: Net, **options: Any) -> Any:
+    options = {"num_workers": 0, "engine": EngineOptions(seed=1), **options}
+    if kind is DataModule:
+        return DataModule(FRAME, FRAME, FRAME, FRAME, encode=net.schema, batch_size=3)
+    data = {"dataframe": FRAME} if kind is PolarsDataModule else {"datasets": _all(Rows())}
+    return kind(net, **data, **options)
+
+
+def _all(one: Any) -> dict[str, Any]:
+    return dict.fromkeys(("train", "validate", "test", "predict"), one)
+
+
+@pytest.mark.parametrize("kind", [PolarsDataModule, CustomDataModule, DataModule])
+def test_a_trainer_fits_validates_tests_and_predicts(kind: Any) -> None:
+    net = Net()
+    data = module(kind, net)
+    run = trainer(max_epochs=2)
+    run.fit(net, datamodule=data)
+    assert [one.ids for one in net.trained] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10]] * 2
+    assert [one.ids for one in net.evaluated] == [one.ids for one in net.trained]
+    # Each epoch has masks of its own, and so has each split.
+    masked = [[x for one in steps if one.epoch == epoch for x in one.x]
+              for steps in (net.trained, net.evaluated) for epoch in (0, 1)]  # fmt: skip
+    assert len({str(one) for one in masked}) == 4
+    net.evaluated.clear()
+    run.validate(net, datamodule=data, verbose=False)
+    run.test(net, datamodule=data, verbose=False)
+    assert [one.ids for one in net.evaluated] == [one.ids for one in net.trained]
+    predicted = run.predict(net, datamodule=data)
+    assert predicted is not None
+    assert [row for _, rows in predicted for row in rows] == FRAME.to_dicts()  # type: ignore[misc]
+    assert net.interprocess_encoding_context["record/c"].snapshot() == list("abcdef")
+
+
+@pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
+@pytest.mark.parametrize("kind", [PolarsDataModule, CustomDataModule])
+def test_one_split_is_enough(kind: Any) -> None:
+    one = FRAME if kind is PolarsDataModule else Rows()
+    net = Net()
+    trainer().fit(net, datamodule=kind(net, train=one, num_workers=0))
+    assert len(net.trained) == 4
+    data = kind(net, predict=one, num_workers=0)
+    assert len(trainer().predict(net, datamodule=data) or ()) == 4
+    # A test without data is left out by Lightning.
+    assert data.test_dataloader() == []
+
+
+def test_an_empty_frame_of_validation_is_left_out() -> None:
+    net = Net()
+    data = PolarsDataModule(net, train=FRAME, validate=FRAME.head(0), num_workers=0)
+    with pytest.warns(UserWarning, match="Total length of `SplitBatches` across ranks is zero"):
+        trainer().fit(net, datamodule=data)
+    assert len(net.trained) == 4
+    assert net.evaluated == []
+
+
+def test_the_default_number_of_workers_trains() -> None:
+    net = Net()
+    data = PolarsDataModule(net, train=FRAME, validate=FRAME)
+    trainer(max_epochs=2).fit(net, datamodule=data)
+    for epoch in range(2):
+        for steps in (net.trained, net.evaluated):
+            ids = [number for one in steps if one.epoch == epoch for number in one.ids]
+            assert sorted(ids) == list(range(RECORDS))
+
+
+def test_workers_of_a_pass_that_was_left_end_with_the_run() -> None:
+    net = Net()
+    data = module(PolarsDataModule, net, num_workers=2, preprocessor=some)
+    trainer(max_steps=2, limit_val_batches=0).fit(net, datamodule=data)
+    assert len(net.trained) == 2
+    assert multiprocessing.active_children() == []
+
+
+# Loaders without a data module.
+
+
+def read(unit: int, start: int = 0) -> Any:
+    yield from FRAME.to_dicts()[unit * 4 + start : unit * 4 + 4]
+
+
+def flow(net: Net) -> penstock.DataLoader:
+    stream = penstock.stream(range(3), read)
+    return penstock.DataLoader(stream, net.schema, batch_size=3, num_workers=0)
+
+
+def test_a_loader_without_a_length_warns_in_fit_and_goes_on_behind_the_batch_read_ahead(
+    tmp_path: Path,
+) -> None:
+    whole, again = Net(), Net()
+    saves = ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=1, save_top_k=-1)
+    with pytest.warns(UserWarning, match=r"reads one batch ahead.*DataModule") as caught:
+        trainer([saves], max_epochs=2).fit(whole, flow(whole), flow(whole))
+    assert sum("reads one batch ahead" in str(one.message) for one in caught) == 1
+    path = tmp_path / "step=2.ckpt"
+    with pytest.warns(UserWarning, match="reads one batch ahead"):
+        trainer(max_epochs=2).fit(again, flow(again), flow(again), ckpt_path=path)
+    assert [one.ids for one in again.trained] == [one.ids for one in whole.trained[3:]]
+
+
+def test_one_with_a_length_does_not_warn() -> None:
+    net = Net()
+    loader = penstock.DataLoader(FRAME, net.schema, batch_size=3, num_workers=0)
+    trainer(max_epochs=2).fit(net, loader, loader)
+    assert len(net.trained) == 8
+    assert torch.isfinite(net.linear.weight).all()
