@@ -260,6 +260,18 @@ def test_polars_views_categories_and_lists_can_be_taken() -> None:
     assert batch["kind"].to_pylist() == ["u", "v"]
 
 
+@pytest.mark.parametrize("view", [pa.list_view, pa.large_list_view])
+def test_slices_of_list_views_keep_their_values(view: Any) -> None:
+    item = pa.struct({"n": view(pa.string_view()), "x": pa.int8()})
+    values = [None, None, [{"n": ["a", None], "x": 1}, None], [], [{"n": None}, {"n": []}]]
+    for type_ in (view(item), pa.struct({"v": view(item)})):
+        rows = [{"v": one} for one in values] if pa.types.is_struct(type_) else values
+        whole = pa.table({"c": pa.array(rows, type_)})
+        for start in range(len(rows)):
+            for table in (whole[start:], pa.concat_tables([whole[start:], whole[:start]])):
+                assert TableSource(table)[:] == table.to_pylist()
+
+
 def test_a_reader_is_read_to_its_end() -> None:
     batches = [pa.record_batch({"a": [1]}), pa.record_batch({"a": [2, 3]})]
     source = TableSource(pa.RecordBatchReader.from_batches(batches[0].schema, iter(batches)))

@@ -157,6 +157,9 @@ def test_a_name_with_a_dot_wins_only_in_records_that_have_it(without: tuple[int,
     assert 2 in wanted
     assert source.read(ids, {"a.b": "int8"})["a.b"].to_pylist() == wanted
     assert [source.read([i], {"a.b": "int8"})["a.b"][0].as_py() for i in ids] == wanted
+    for text in ("json", "text"):
+        expected = [None if one is None else str(one) for one in wanted]
+        assert source.read(ids, {"a.b": text})["a.b"].to_pylist() == expected
 
 
 def test_a_path_that_does_not_fit_is_told_beside_a_name_with_a_dot() -> None:

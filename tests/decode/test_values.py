@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 from hypothesis import given
 
-from penstock.decode import InferringDecoder
+from penstock.decode import JSON, TEXT, InferringDecoder
 from penstock.decode._values import inferred_batch, typed_batch
 from penstock.errors import SchemaMismatchError
 from tests.decode.json_values import records
@@ -45,15 +46,29 @@ def test_what_stands_for_a_json_value_is_one() -> None:
         types.MappingProxyType({"n": np.int8(1), "xs": (1, 2), "u": {"a": np.bool_(True)}}),  # noqa: FBT003
         {"n": Colour.RED, "xs": np.array([3.5]), "u": types.MappingProxyType({"a": False})},
         {"n": None, "xs": None, "s": np.str_("text")},
+        {"n": torch.tensor(2), "xs": torch.tensor([4.5]), "ws": {"z", "a", "k"}},
     ]
     plain = [
         {"n": 1, "xs": [1, 2], "u": {"a": True}},
         {"n": 1, "xs": [3.5], "u": {"a": False}},
         {"n": None, "xs": None, "s": "text"},
+        {"n": 2, "xs": [4.5], "ws": ["a", "k", "z"]},
     ]
     assert inferred_batch(odd).equals(inferred_batch(plain))
     schema = inferred_batch(plain).schema
-    assert typed_batch(odd, schema, np.arange(3)).equals(typed_batch(plain, schema, np.arange(3)))
+    assert typed_batch(odd, schema, np.arange(4)).equals(typed_batch(plain, schema, np.arange(4)))
+    for any_ in (JSON, TEXT):
+        own = pa.schema({"n": any_, **({"xs": any_, "ws": any_} if any_ == JSON else {})})
+        assert typed_batch(odd, own, np.arange(4)).equals(typed_batch(plain, own, np.arange(4)))
+
+
+def test_what_has_no_text_of_its_own_is_no_json() -> None:
+    times = [{"x": np.datetime64("NaT")}, {"x": dt.timedelta(1)}]
+    for any_, texts in ((JSON, ["null", '"1 day, 0:00:00"']), (TEXT, [None, "1 day, 0:00:00"])):
+        schema = pa.schema({"x": any_})
+        assert typed_batch(times, schema, np.arange(2))["x"].to_pylist() == texts
+        with pytest.raises(SchemaMismatchError, match="<object object"):
+            typed_batch([{"x": object()}], schema, np.arange(1))
 
 
 def test_only_the_fields_that_need_it_are_made_by_arrow() -> None:

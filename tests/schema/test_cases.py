@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,7 @@ from penstock.schema import (
 )
 from tests.schema.both_paths import both
 
-S = "record/"
+KEYS = ['""', '"é"', '"a b"', '"x.y"', '"q\\"z"', '"a[0]"', '"*"', '"日"', '"-"']
 
 
 def test_a1_null_missing_and_zero() -> None:
@@ -161,6 +163,33 @@ def test_leaves_of_one_array_may_read_different_lists() -> None:
     assert batch["record/ev/other/e"].state[1].tolist() == [[[0, 2], [2, 2]]]
 
 
+def test_keys_of_any_text_are_found() -> None:
+    leaves = [Number(f"n{number}", query=f"[*].{key}") for number, key in enumerate(KEYS)]
+    records = [{json.loads(key): number for number, key in enumerate(KEYS)}, {}]
+    batch = both(records, *leaves)
+    assert [batch[at].content.tolist() for at in batch] == [[[n], [0]] for n in range(len(KEYS))]
+    nested = [Number(f"n{number}", query=f"[*].{key}.{key}") for number, key in enumerate(KEYS)]
+    inner = [dict.fromkeys(records[0], records[0]), {"": None}]
+    batch = both(inner, *nested)
+    assert [batch[at].content.tolist() for at in batch] == [[[n], [0]] for n in range(len(KEYS))]
+    lists = Array(Number("v", query='[*].""'), name="x", max_length=2)
+    assert both([{"": [1, 2, 3]}], lists)["record/x/v"].content.tolist() == [[[1, 2]]]
+
+
+def test_a_key_that_looks_like_a_path_is_no_path() -> None:
+    records = [{"a": {"b": 1}, "a.b": 5, "c[]": 6, "c": [7]}, {"a.b": 8}]
+    fields = [
+        Number("path", query="[*].a.b"),
+        Number("key", query='[*]."a.b"'),
+        Array(Number("item", query="[*].c"), name="c"),
+    ]
+    batch = both(records, *fields)
+    assert batch["record/path"].content.tolist() == [[1], [0]]
+    assert batch["record/path"].state.tolist() == [[0], [1]]
+    assert batch["record/key"].content.tolist() == [[5], [8]]
+    assert batch["record/c/item"].content.tolist() == [[[7]], [[0]]]
+
+
 def test_a15_an_inactive_leaf() -> None:
     batch = both([{"a": 1, "b": 2}], Number("a", active=False), Number("b"))
     assert set(batch) == {"record/b"}
@@ -249,7 +278,7 @@ def test_c12_c13_entities() -> None:
     assert both([second], fields)["record/t/id"].content.tolist() == [[[0, 1, 2]]]
     with pytest.raises(OptionError, match="one slot"):
         Schema(Entity("id"))
-    with pytest.raises(SchemaMismatchError):
+    with pytest.raises(SchemaMismatchError, match="hashable"):
         both([{"t": [{"id": [1, 2]}]}], fields)
 
 
@@ -322,17 +351,24 @@ def test_c20_c21_vectors() -> None:
     ]
     assert field.state.tolist() == [[0], [0], [1]]
     assert field.content.tolist() == [[[1, 2, 3]], [[4, 5, 6]], [[0, 0, 0]]]
-    for bad in ([1, 2], "abc", [[1, 2, 3]], [1, None, 3]):
-        with pytest.raises(ValueError, match="record/e"):
-            both([{"e": bad}], Vector("e", n_dim=3))
+    for bad in ([1, 2], "abc", [[1, 2, 3]], [1, None, 3], [1, math.nan, 3], [1, 2, 1e300]):
+        for own in (both, lambda records, leaf: Schema(leaf).encode(records)):
+            with pytest.raises(ValueError, match=r"record/e: .* no vector of 3"):
+                own([{"e": bad}], Vector("e", n_dim=3))
 
 
 def fake(text: str) -> list[int]:
     return [len(text), len(text) + 1]
 
 
-def test_c22_text() -> None:
-    leaf = Text("b", model_name="m", max_length=4, tokenizer=fake)
+def fake_with_padding(texts: list[str], *, max_length: int, **_: Any) -> dict[str, Any]:
+    ids = [[*fake(text), *[0] * (max_length - 2)] for text in texts]
+    return {"input_ids": ids, "attention_mask": [[int(one > 0) for one in row] for row in ids]}
+
+
+@pytest.mark.parametrize("tokenizer", [fake, fake_with_padding])
+def test_c22_text(tokenizer: Any) -> None:
+    leaf = Text("b", model_name="m", max_length=4, tokenizer=tokenizer)
     field = both([{"b": "alpha"}, {"b": None}], leaf)["record/b"]
     assert field.content["input_ids"].tolist() == [[[5, 6, 0, 0]], [[0, 0, 0, 0]]]
     assert field.content["attention_mask"].tolist() == [[[1, 1, 0, 0]], [[0, 0, 0, 0]]]

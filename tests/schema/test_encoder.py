@@ -86,8 +86,8 @@ def test_a_batch_becomes_a_tensordict_and_an_arrow_table() -> None:
     assert table["record/at"].to_pylist()[0]["content"] == {"hour_of_day": hours[0].tolist()}
 
 
-@pytest.mark.parametrize("context", ["spawn", "fork"])
-def test_workers_of_both_kinds_make_the_same_batches(context: str) -> None:
+@pytest.mark.parametrize("context", ["spawn", "fork", "forkserver"])
+def test_workers_of_every_kind_make_the_same_batches(context: str) -> None:
     def run(**options: Any) -> list[Any]:
         loader = penstock.DataLoader(RECORDS * 4, schema(), batch_size=4, seed=1, **options)
         return [[*map(plain, _leaves(one.tensors()))] for batch in loader for one in batch.values()]
@@ -127,6 +127,9 @@ def test_records_are_encoded_without_a_loader() -> None:
     assert own.state_dict()["vocabularies"]["record/k"] == []
     again = own.encode([{"y": 2}], " Validate ", lambda record: {"x": record["y"]})
     assert again["record/x"].targets["content"].tolist() == [[2]]
+    for several in ([RECORDS[0], RECORDS[1]], []):
+        with pytest.raises(TypeError, match=r"a record is a dict, not .* \(number 1\)"):
+            own.encode([[RECORDS[0]], several])
     with pytest.raises(TypeError, match="preprocess"):
         own.encode([{"x": 1}], "train", lambda _: None)  # type: ignore[arg-type, return-value]
     with pytest.raises(ValueError, match="strata"):

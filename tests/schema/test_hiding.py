@@ -181,6 +181,20 @@ def test_labels_that_are_taken_away_are_unknown_in_targets_too() -> None:
     assert other["record/s"].content[:, 0, 3].all()  # A vocabulary that knows nothing.
 
 
+def test_each_label_of_a_set_is_taken_away_by_itself_and_whole() -> None:
+    records = [{"s": ["a", "b", "a", None, "c"]}, {"s": None}, {"s": ["b"]}] * 200
+    leaf = Set("s", max_vocab_size=3, p_unavailable=0.4)
+    kept = both(records, leaf)["record/s"].content[:, 0]
+    three, none, one = kept[::3], kept[1::3], kept[2::3]
+    assert not none.any()
+    assert torch.equal(one[:, 3], 1 - one[:, 1])
+    assert torch.equal(three[:, 3].bool(), (three[:, :3] == 0).any(1))
+    shares = three[:, :3].mean(0)
+    assert ((shares > 0.5) & (shares < 0.7)).all()
+    # All eight ways to keep some of three labels come.
+    assert len(three[:, :3].unique(dim=0)) == 8
+
+
 def damaged(part: str, change: Any) -> Any:
     def damage(batch: Any) -> None:
         value = getattr(batch["record/n"], part)

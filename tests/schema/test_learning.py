@@ -8,7 +8,17 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from penstock.schema import Array, Category, DateParts, Number, Schema, Set, fit_vocabulary, where
+from penstock.schema import (
+    Array,
+    Category,
+    DateParts,
+    Entity,
+    Number,
+    Schema,
+    Set,
+    fit_vocabulary,
+    where,
+)
 from tests.schema.both_paths import assert_equal
 
 WORDS = [{"k": f"w{number % 11}", "s": [f"t{number % 7}"], "x": number} for number in range(40)]
@@ -97,6 +107,22 @@ def test_many_different_dates_take_a_moment(count: int) -> None:
     assert found[:, 0].tolist() == [n % 60 + 5 for n in range(count)]
     with pytest.raises(ValueError, match=f"record {count}: record/d"):
         Schema(leaf).encode([*records, {"d": "soon"}])
+
+
+def test_a_dictionary_that_holds_a_label_twice_gives_it_one_number() -> None:
+    twice = pa.DictionaryArray.from_arrays([0, 1, 2, None], ["a", "a", "b"])
+    table = pa.table({"t": pa.ListArray.from_arrays([0, 4], twice)})
+    own = Schema(
+        Array(
+            Entity("e", query="[*].t"),
+            Category("c", query="[*].t", p_unavailable=0),
+            name="x",
+            max_length=4,
+        )
+    )
+    (batch,) = penstock.DataLoader(table, own, batch_size=1)
+    for field in batch.values():
+        assert field.content.tolist() == [[[0, 0, 1, 0]]]
 
 
 @pytest.mark.parametrize("index", [pa.int8(), pa.int32()])

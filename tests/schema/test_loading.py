@@ -7,12 +7,23 @@ import pickle
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import torch
 
 import penstock
-from penstock.schema import Array, Category, Number, Schema, Set, check_batch
+from penstock.schema import (
+    Array,
+    Category,
+    DateParts,
+    Number,
+    Schema,
+    Set,
+    Vector,
+    check_batch,
+    fit_vocabulary,
+)
 from tests.schema.both_paths import assert_equal
 
 if TYPE_CHECKING:
@@ -85,6 +96,65 @@ def test_a_resume_repeats_numbers_of_labels_and_hidden_slots(
     assert_same([*seen, *again], expected)
 
 
+def by_record(batches: list[Any]) -> dict[int, Any]:
+    """Return what batches hold of each record that counts."""
+    found = {}
+    for batch in batches:
+        parts = [
+            tensor.tolist()
+            for field in batch.values()
+            for tensor in (field.state, field.content, field.trainable, *field.targets.values())
+        ]
+        for row, number in enumerate(batch.ids.tolist()):
+            if batch.valid is None or batch.valid[row]:
+                assert number not in found
+                found[number] = [part[row] for part in parts]
+    return found
+
+
+def ranks(count: int, size: int, state: Any = None) -> list[tuple[Any, Schema]]:
+    """Return the loader of each rank, and its schema, which knows all labels."""
+    found = []
+    for rank in range(count):
+        own = schema()
+        fit_vocabulary(own, RECORDS)
+        loader = penstock.DataLoader(
+            RECORDS,
+            own,
+            batch_size=size,
+            shuffle=True,
+            seed=3,
+            rank=rank,
+            world_size=count,
+            num_workers=0,
+        )
+        if state is not None:
+            loader.load_state_dict(state)
+        found.append((loader, own))
+    return found
+
+
+def test_chance_falls_on_records_alike_on_any_rank_in_any_batch_and_after_a_resume() -> None:
+    ((alone, _),) = ranks(1, 16)
+    expected = by_record([*alone])
+    assert len(expected) == len(RECORDS)
+    for count, size in ((1, 7), (1, 1), (2, 16), (3, 5)):
+        assert by_record([b for one, _ in ranks(count, size) for b in one]) == expected
+    before = ranks(2, 8)
+    runs = [iter(one) for one, _ in before]
+    seen = by_record([next(run) for _ in range(4) for run in runs])
+    state = before[0][0].state_dict()
+    state["encoder"] = before[0][1].merged([own.state_dict() for _, own in before])
+    for count, size in ((1, 16), (3, 5)):
+        after = ranks(count, size, json.loads(json.dumps(state)))
+        assert seen | by_record([b for one, _ in after for b in one]) == expected
+        # The first pass is counted once, and so is what ranks saw before they stopped.
+        merged = after[0][1].merged([own.state_dict() for _, own in after])
+        whole = schema()
+        whole.load_state_dict(merged)
+        assert whole.statistics["record/id"].count == 2 * len(RECORDS)  # type: ignore[index]
+
+
 def test_every_batch_keeps_its_promises(expected: list[Any]) -> None:
     for batch in expected:
         check_batch(schema(), batch, "train")
@@ -152,6 +222,24 @@ def test_records_of_a_stream_are_any_python_values() -> None:
     assert list(batch) == ["record/who", "metadata"]
 
 
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("path", ["auto", "rows"])
+def test_records_may_hold_sets_arrays_and_tensors(path: str, *, streams: bool) -> None:
+    records = [
+        {"s": {"b", "a"}, "v": torch.tensor([1.0, 2]), "x": torch.tensor(3.5), "other": object()},
+        {"s": frozenset("c"), "v": np.array([3, 4]), "x": np.float32(2), "other": b"\xff"},
+    ]
+    own = Schema(
+        Set("s", max_vocab_size=3, p_unavailable=0), Vector("v", n_dim=2), Number("x", target=True)
+    )
+    own.path = path
+    stream = penstock.stream([0], lambda _, start: iter(records[start:]))
+    (batch,) = penstock.DataLoader(stream if streams else records, own, batch_size=2)
+    assert own.state_dict()["vocabularies"]["record/s"] == ["a", "b", "c"]
+    assert batch["record/v"].content.tolist() == [[[1, 2]], [[3, 4]]]
+    assert batch["record/x"].targets["content"].tolist() == [[3.5], [2]]
+
+
 class Watched(list[Any]):
     """Records that count how often they are read."""
 
@@ -185,3 +273,33 @@ def test_a_bad_value_names_record_and_leaf_and_can_be_masked() -> None:
     (batch,) = penstock.DataLoader(records, Schema(Number("id")), batch_size=3, on_error="mask")
     assert batch.valid.tolist() == [True, False, True]
     assert batch["record/id"].content[[0, 2]].tolist() == [[1], [3]]
+
+
+NO_VALUES: list[Any] = [{"x": []}, {"x": "no"}, {"x": 3}, {"x": {}}]
+
+
+@pytest.mark.parametrize("as_file", [True, False])
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_batch_of_bad_records_alone_has_no_values(
+    size: int, *, as_file: bool, tmp_path: Path
+) -> None:
+    leaves = [
+        Number("x"),
+        Vector("v", n_dim=2, query="[*].x"),
+        DateParts("d", dateparts=["hour_of_day"], query="[*].x"),
+        Number("first", query="[*].h[?a].b | [0]"),
+    ]
+    (tmp_path / "bad.jsonl").write_text("".join(json.dumps(one) + "\n" for one in NO_VALUES[:2]))
+    source = str(tmp_path / "bad.jsonl") if as_file else NO_VALUES[:2]
+    for split in ("train", "predict"):
+        for leaf in leaves[:3]:
+            own = Schema(leaf, leaves[3]).for_split(split)
+            batches = [*penstock.DataLoader(source, own, batch_size=size, on_error="mask")]
+            assert [batch.valid.tolist() for batch in batches] == [[False] * size] * (2 // size)
+            for batch in batches:
+                assert (batch[f"record/{leaf.name}"].state == 1).all()
+    (first, second) = penstock.DataLoader(
+        NO_VALUES, Schema(Number("x")), batch_size=2, on_error="mask"
+    )
+    assert not first.valid.any()
+    assert second["record/x"].content[0].tolist() == [3]

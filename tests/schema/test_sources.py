@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.orc
@@ -12,7 +13,18 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock
-from penstock.schema import Array, Category, DateParts, Number, Schema, Set, Vector, where
+from penstock.schema import (
+    Array,
+    Category,
+    DateParts,
+    Number,
+    Schema,
+    Set,
+    Vector,
+    check_batch,
+    fit_vocabulary,
+    where,
+)
 from tests.schema.both_paths import assert_equal
 
 if TYPE_CHECKING:
@@ -62,6 +74,13 @@ def as_jsonl(path: Path) -> None:
     path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
 
 
+@pytest.fixture(scope="module")
+def jsonl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("queries") / "a.jsonl"
+    as_jsonl(path)
+    return path
+
+
 def as_array(path: Path) -> None:
     path.write_text(json.dumps(RECORDS))
 
@@ -109,6 +128,43 @@ def test_flat_records_come_from_csv(tmp_path: Path) -> None:
         run(str(path), own),
         run([{key: one[key] for key in ("id", "k")} for one in RECORDS], own.for_split("train")),
     )
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pl.DataFrame,
+        lambda table: table.to_pandas(),
+        lambda table: penstock.open(table).take(range(40)),
+        lambda table: penstock.open(table).where("id >= 0"),
+        lambda _: penstock.open(RECORDS).map(dict),
+        lambda table: penstock.open(RECORDS[:15]) + penstock.open(table[15:]),
+    ],
+    ids=["polars", "pandas", "taken", "searched", "mapped", "added"],
+)
+def test_frames_and_views_give_the_same_batches(made: Any, expected: list[Any]) -> None:
+    assert_same(run(made(pa.Table.from_pylist(RECORDS))), expected)
+
+
+def test_a_mixture_gives_the_records_of_its_sources() -> None:
+    lists = penstock.open([{**one, "other": "a text"} for one in RECORDS[:20]])
+    table = penstock.open(pa.table({**as_columns(RECORDS[20:]), "other": [1.5] * 20}))
+    mixture = penstock.Mixture({"a": lists, "b": table}, weights={"a": 1, "b": 1})
+    own = schema()
+    seen = set()
+    for batch in run(mixture, own):
+        check_batch(own, batch, "train")
+        items = batch["record/ev/n"]
+        for row, number in enumerate(batch["record/id"].targets["content"][:, 0].int().tolist()):
+            seen.add(number)
+            numbers = [one["n"] for one in RECORDS[number]["ev"]][:2]
+            assert items.content[row, 0, : len(numbers)].tolist() == numbers
+            assert (items.state[row, 0] == 0).sum() == len(numbers)
+    assert {number < 20 for number in seen} == {True, False}
+
+
+def as_columns(records: list[dict[str, Any]]) -> dict[str, Any]:
+    return {name: [one[name] for one in records] for name in records[0]}
 
 
 def as_type(table: pa.Table, **types: pa.DataType) -> pa.Table:
@@ -186,6 +242,49 @@ def test_fields_that_mix_types_are_read_record_by_record(*, as_file: bool, tmp_p
     assert batch["record/x"].state[:, 0].tolist() == [0, 0, 0, 0, 1]
     assert batch["record/k"].content[:, 0].tolist() == [0, 1, 2, 0, 3]
     assert batch["record/ev/n"].content[1].tolist() == [[3, 1]]
+
+
+OF_WHOLE_RECORDS = [
+    "[*].[length(keys(@))] | [0]",
+    "[*].to_string(@)",
+    "max_by(@, &id).k",
+    "map(&id, @)",
+    "[*].merge(@, {id: k}) | [0].id",
+    "to_array(@)[0].id",
+    "[*].[@] | [0][0].k",
+    "[*].* | [0][0]",
+]
+OF_FIELDS = [
+    "[*].not_null(none, id)",
+    "[*].{x: id, y: k} | [0].y",
+    "[*].sort_by(ev, &n)[0].c | [0]",
+    "[*].ev[?n > `2`].c | [0][0]",
+    "[?id > `6`].k",
+    "[::-1].id",
+    "[*].id || [*].k",
+    "[*].[id == `3`] | [0]",
+    "[*] | [0] | k",
+    "[*].s[] | [0:1]",
+]
+
+
+@pytest.mark.parametrize("query", [*OF_WHOLE_RECORDS, *OF_FIELDS])
+def test_general_queries_see_all_that_they_ask_of_a_record(query: str, jsonl: Path) -> None:
+    def schema() -> Schema:
+        return Schema(Category("x", query=query, p_unavailable=0), Number("id"))
+
+    own = schema()
+    expected = own.encode(RECORDS[:8], "train")["record/x"]
+    assert own.state_dict()["vocabularies"]["record/x"]
+    names = own.hyperparameters.queries["record/x"].names  # type: ignore[index]
+    assert (names is None) == (query in OF_WHOLE_RECORDS)
+    table = pa.Table.from_pylist(RECORDS)
+    for source in (RECORDS, str(jsonl), table, penstock.stream(range(5), units)):
+        first = next(iter(penstock.DataLoader(source, schema(), batch_size=8, num_workers=0)))
+        assert_equal(first["record/x"], expected, query)
+    learnt = schema()
+    fit_vocabulary(learnt, RECORDS[:8], order="first")
+    assert learnt.state_dict()["vocabularies"] == own.state_dict()["vocabularies"]
 
 
 def units(unit: int, start: int) -> Iterator[Any]:

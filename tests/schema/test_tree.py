@@ -96,6 +96,7 @@ def test_addresses_shapes_and_policies_follow_the_tree() -> None:
         (lambda: Category("a", topk=1), "topk"),
         (lambda: Category("a", n_bands=3), "n_bands"),
         (lambda: Vector("a", n_dim=0), "n_dim"),
+        (lambda: Number("a", kind="price"), "kind= is the name"),
         (lambda: SchemaModel(Number("a"), batch_size=0), "batch_size"),
     ],
 )
@@ -202,19 +203,36 @@ def test_edits_make_other_trees_or_leave_all_as_it_was() -> None:
 
 def test_a_saved_model_comes_back(tmp_path: Path) -> None:
     own = SchemaModel(Category("k", p_unavailable=0), Number("x"), batch_size=4, name="row")
-    own.encode([{"k": True, "x": 1}, {"k": 1, "x": 3}, {"k": "1"}], "train")
+    labels: list[Any] = [True, 1, "1", 2.5, 2**70, "\ud800", "é"]
+    own.encode([{"k": one, "x": 2} for one in labels], "train")
+    assert own.state_dict()["vocabularies"]["row/k"] == labels
     own.save(tmp_path / "model.json")
     again = SchemaModel.load(tmp_path / "model.json")
     assert again.hyperparameters == own.hyperparameters
     assert again.state_dict() == own.state_dict()
     assert again.batch_size == 4
     assert again.statistics["row/x"].mean == 2  # type: ignore[index]
-    (tmp_path / "model.json").write_text('{"version": 1}')
-    with pytest.raises(CorruptFileError, match="no saved schema"):
-        SchemaModel.load(tmp_path / "model.json")
+    for text in ('{"version": 1}', "[" * 100_000, '{"a": ', "7"):
+        (tmp_path / "model.json").write_text(text)
+        with pytest.raises(CorruptFileError, match="no saved schema"):
+            SchemaModel.load(tmp_path / "model.json")
     (tmp_path / "model.json").write_text('{"version": 9, "root": {}}')
     with pytest.raises(OptionError, match="version 9"):
         SchemaModel.load(tmp_path / "model.json")
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        Number("a", unit=object()),
+        Array(Number("a"), name="x", attention=object()),
+    ],
+)
+def test_options_that_json_cannot_hold_are_named_when_they_are_saved(
+    node: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(OptionError, match=f"{type(node).__name__}.* cannot be saved"):
+        SchemaModel(node, batch_size=1).save(tmp_path / "model.json")
 
 
 @register_leaf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock.schema
-from penstock.errors import OptionError
+from penstock.errors import OptionError, SchemaMismatchError
 from penstock.schema import (
     Array,
     Category,
@@ -157,6 +158,40 @@ def test_parts_of_dates_are_those_of_the_calendar(times: list[datetime]) -> None
             time.minute,
         ]
         assert [int(content[name][row]) - 5 for name in names] == expected
+
+
+def test_times_at_the_ends_of_the_calendar_are_those_of_python() -> None:
+    leaf = DateParts("d", dateparts=["day_of_year", "hour_of_day"])
+    times = ["0001-01-01", "9999-12-31T23:59-05:00", "0001-01-01T00:00+05:00"]
+    batch = both([{"d": time} for time in times], leaf)["record/d"]
+    assert [part.tolist() for part in batch.content.values()] == [
+        [[6], [6], [371]],
+        [[5], [9], [24]],
+    ]
+    with pytest.raises(SchemaMismatchError, match="record 0: record/d: '0000-01-01' is no date"):
+        both([{"d": "0000-01-01"}], leaf)
+
+
+@pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan, np.datetime64("NaT"), Decimal("NaN")])
+def test_values_that_are_no_number_and_no_time_are_no_labels(odd: Any) -> None:
+    records = [{"k": odd, "s": [odd, "b"]}, {"k": "a", "s": odd}]
+    leaves = [Category("k", p_unavailable=0), Set("s", max_vocab_size=2, p_unavailable=0)]
+    own = Schema(*leaves)
+    batch = both(records, schema=own)
+    assert [batch[at].state.tolist() for at in batch] == [[[1], [0]], [[0], [1]]]
+    assert own.state_dict()["vocabularies"] == {"record/k": ["a"], "record/s": ["b"]}
+
+
+def test_labels_of_other_types_are_their_texts_and_numbers_are_no_times() -> None:
+    when = np.datetime64("2024-01-02T03:04:05.678901234")
+    own = Schema(Category("k", p_unavailable=0))
+    both([{"k": one} for one in (b"ab", Decimal("1.50"), when)], schema=own)
+    assert own.state_dict()["vocabularies"]["record/k"] == ["ab", "1.50", str(when)]
+    for bad in (b"\xff", 1j, object()):
+        with pytest.raises(SchemaMismatchError, match="record 1"):
+            both([{"k": "a"}, {"k": bad}], schema=own)
+    with pytest.raises(SchemaMismatchError, match="no number"):
+        Schema(Number("x")).encode([{"x": when}])
 
 
 LABELS = st.one_of(st.none(), st.booleans(), st.integers(-2, 2), st.sampled_from(["1", "a", ""]))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from penstock.batch._encoder import BatchPosition as BatchPosition
     from penstock.batch._encoder import Encoder as Encoder
     from penstock.batch._encoder import SimpleEncoder as SimpleEncoder
-    from penstock.batch._encoder import has_stages
+    from penstock.batch._encoder import has_stages, read_columns
     from penstock.batch._field_encoder import FieldEncoder as FieldEncoder
     from penstock.batch._parts import Categories as Categories
     from penstock.batch._parts import Jagged as Jagged
@@ -32,7 +32,7 @@ __all__, __getattr__, __dir__ = facade(
     },
     for_rooms={
         "_batch": "user_batch",
-        "_encoder": "has_stages",
+        "_encoder": "has_stages read_columns",
         "_parts": "Movable tensor",
         "_token_arrays": "TokenRows",
     },

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
+import pyarrow as pa
 
+from penstock.errors import SchemaMismatchError
 from penstock.order import keys, mixed
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from penstock.batch._batch import Batch
+    from penstock.datasets import Source
 
 
 LOOSE = b"penstock.loose"
@@ -51,12 +54,24 @@ class BatchPosition:
         and after a resume. Give each decision a purpose of its own. More slots add numbers and
         keep the first ones.
         """
+        rows, for_slots = self._hashed(purpose)
+        return mixed(np.add.outer(rows, np.arange(slots, dtype=np.uint64)), for_slots)
+
+    def draw_at(
+        self, purpose: str, rows: NDArray[np.int64], slots: NDArray[np.int64]
+    ) -> NDArray[np.uint64]:
+        """Return `draw(purpose, …)[rows, slots]`, uint64[N], without the numbers in between."""
+        hashed, for_slots = self._hashed(purpose)
+        return mixed(hashed[rows] + slots.astype(np.uint64), for_slots)
+
+    def _hashed(self, purpose: str) -> tuple[NDArray[np.uint64], int]:
+        """Return a hash of each row, and the key for that of its slots."""
         text = f"draw {self.split!r} {purpose}"
         for_ids, for_positions, for_slots = keys(text, self.seed, self.epoch, count=3)
         rows = mixed(self.ids.astype(np.uint64), for_ids)
         if self.repeats:
             rows = mixed(rows ^ self.positions.astype(np.uint64), for_positions)
-        return mixed(np.add.outer(rows, np.arange(slots, dtype=np.uint64)), for_slots)
+        return rows, for_slots
 
     def part(self, start: int, stop: int) -> BatchPosition:
         """Return the position of some of the rows, in memory of their own.
@@ -141,6 +156,22 @@ class SimpleEncoder(Protocol):
 
         A value that cannot be encoded raises `SchemaMismatchError` with `record` and `field`.
         """
+
+
+def read_columns(
+    source: Source, ids: NDArray[np.int64], fields: Any, loose: Any, record_column: str | None
+) -> pa.RecordBatch:
+    """Return the columns of some records as an encoder asks for them; `loose` may be None."""
+    try:
+        columns = source.read(ids, fields)
+    except SchemaMismatchError:
+        if loose is None:
+            raise
+        columns = source.read(ids, loose).replace_schema_metadata({LOOSE: b""})
+    if record_column is None:
+        return columns
+    records = pa.array([*map(pickle.dumps, source.read(ids))], pa.binary())
+    return columns.append_column(record_column, records)
 
 
 def has_stages(encoder: object) -> bool:

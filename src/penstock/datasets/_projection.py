@@ -211,6 +211,9 @@ def _column(
             raise _TwoMeaningsError
         if column.null_count == len(column):
             column = other
+        elif other.null_count < len(other) and isinstance(other.type, pa.ExtensionType):
+            texts = pc.coalesce(column.storage, other.storage)
+            column = pa.ExtensionArray.from_storage(other.type, texts)
         elif other.null_count < len(other):
             column = pc.coalesce(column.cast(other.type), other)
     return column

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.datasets._source import Source
 from penstock.datasets.fields._paths import doubled, is_listlike, like
@@ -146,20 +147,26 @@ def _without_views(table: pa.Table) -> pa.Table:
     # One by one, and only those that change: of a slice of lists of nothing but nulls, Arrow's
     # cast loses values even where the type stays as it is.
     columns = [
-        column if column.type == field.type else _recast(column, field.type)
+        column
+        if column.type == field.type
+        else pa.chunked_array([_recast(one, field.type) for one in column.chunks], field.type)
         for column, field in zip(table.columns, schema, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _recast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
-    found = column.cast(type_)
-    try:
-        found.validate()
-    except pa.ArrowInvalid:
-        # The cast of list views leaves out their last offset (pyarrow 26).
-        return pa.chunked_array([pa.array(column.to_pylist(), type_)])
-    return found
+def _recast(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    if pa.types.is_struct(type_):
+        parts = [_recast(array.field(place), one.type) for place, one in enumerate(type_)]
+        return pa.StructArray.from_arrays(parts, fields=[*type_], mask=array.is_null())
+    if not pa.types.is_list(type_) and not pa.types.is_large_list(type_):
+        return array.cast(type_)
+    # Arrow's own cast of list views leaves out their last offset (pyarrow 26).
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
+    offsets = np.append(0, np.cumsum(lengths))
+    items = _recast(array.flatten(), type_.value_type)
+    lists = pa.LargeListArray if pa.types.is_large_list(type_) else pa.ListArray
+    return lists.from_arrays(offsets, items, type_, mask=array.is_null())
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:

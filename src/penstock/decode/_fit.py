@@ -107,11 +107,12 @@ def fit_array(array: pa.Array, type_: pa.DataType, path: str, cast: Cast = exact
     if is_.is_dictionary(type_):
         return cast(fit_array(array, type_.value_type, path, cast), type_, path)
     for nested, fitting, fit in _NESTED:
-        if is_any(type_, nested) and is_any(array.type, fitting):
+        if not is_any(type_, nested):
+            continue
+        if is_any(array.type, fitting):
             return fit(array, type_, path, cast)
-        if is_any(type_, nested):
-            row = int((~null_rows(array)).argmax())
-            raise Misfit(path, as_shown(array[row]), str(type_), row=row)
+        row = int((~null_rows(array)).argmax())
+        raise Misfit(path, as_shown(array[row]), str(type_), row=row)
     return cast(array, type_, path)
 
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from datetime import date, time
 from typing import TYPE_CHECKING, TypeVar, cast
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.decode._columns import JsonColumn, json_types
@@ -121,8 +120,8 @@ class ValueColumn(JsonColumn):
                 raise self.misfit(value, "it is nested too deeply") from None
         return texts
 
-    def text_of(self, value: object) -> str:
-        """Return the text of a value that is not None."""
+    def text_of(self, value: object) -> str | None:
+        """Return the text of a value that is not None; None where it stands for none."""
         return _dumped(value)
 
     def _encodable(self, text: str | None) -> str | None:
@@ -147,11 +146,11 @@ class AnyTextColumn(ValueColumn):
         is_plain = json_types(values) <= {str}
         return cast("list[str | None]", values) if is_plain else super()._texts(values)
 
-    def text_of(self, value: object) -> str:
+    def text_of(self, value: object) -> str | None:
         plain = value if isinstance(value, bool | int | float | str) else _known_to_json(value)
         if isinstance(plain, list | dict):
             raise TypeError("it is no scalar")
-        return plain if isinstance(plain, str) else _dumped(plain)
+        return plain if plain is None or isinstance(plain, str) else _dumped(plain)
 
     def escaped(self, text: str) -> str:
         raise self.misfit(text, "it holds a lone surrogate, which UTF-8 cannot express")
@@ -171,6 +170,18 @@ def json_texts(values: Sequence[object]) -> pa.Array:
     return ValueColumn(JSON, "").build(values).storage
 
 
+def plain_items(value: object) -> object:
+    """Return a set, or an array of any library, as plain values; another value as it is.
+
+    The items of a set have the same order in every process. Instants of numpy stay as they are:
+    they would lose their unit, nanoseconds even their type.
+    """
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=repr)
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    return value.tolist() if hasattr(value, "tolist") and kind not in ("m", "M") else value
+
+
 def _dumped(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_known_to_json)
 
@@ -181,11 +192,15 @@ def _known_to_json(value: object) -> object:
         return dict(value)
     if isinstance(value, list | tuple):
         return list(value)
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind not in "mM":
-        return value.tolist()
-    if isinstance(value, bytes):
+    if (plain := plain_items(value)) is not value:
+        return plain
+    if isinstance(value, bytes | bytearray):
         try:
             return value.decode()
         except UnicodeDecodeError:
             raise ValueError("bytes that are no UTF-8 text need the type binary") from None
+    if value != value:  # noqa: PLR0124 (no time, or no number)
+        return None
+    if type(value).__str__ is object.__str__:
+        raise TypeError(f"JSON has no value for {type(value).__name__}")
     return value.isoformat() if isinstance(value, date | time) else str(value)

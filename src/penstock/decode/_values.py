@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.decode._assemble import record_batch
@@ -19,9 +18,11 @@ from penstock.decode._fit import fit_array, mismatch
 from penstock.decode._kinds import Kind, TooDeepError, kind_of_values, settled
 from penstock.decode._nested_columns import column_for
 from penstock.decode._unify import column_of_kind, warn_of_mixed
+from penstock.decode._value_types import plain_items
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 _PLAIN = frozenset({type(None), bool, int, float, str, list, dict})
@@ -37,6 +38,7 @@ def typed_batch(
     A field that is missing is null. `numbers` are the record numbers, int64[rows], for the error
     about a value that does not fit.
 
+    >>> import numpy as np
     >>> typed_batch([{"a": 1}, {}], pa.schema({"a": pa.int8()}), np.arange(2)).to_pydict()
     {'a': [1, None]}
     """
@@ -137,10 +139,9 @@ def _plain(value: object) -> object:
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if isinstance(value, np.ndarray | np.generic):
-        # Instants would lose their unit as Python values, nanoseconds even their type.
-        return value if value.dtype.kind in "mM" else value.tolist()
-    for plain in (str, int, float):
-        if isinstance(value, plain):
-            return plain(value)
+    if (plain := plain_items(value)) is not value:
+        return plain
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value)
     return value

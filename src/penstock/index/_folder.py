@@ -126,10 +126,8 @@ class NewFolder(HiddenFolder):
 
 
 @contextmanager
-def only_builder(
-    folder: str, timeout: float = 3600.0, is_there: Callable[[], bool] = lambda: False
-) -> Iterator[bool]:
-    """Hold the right to build an index in a folder; yields False when another just built it.
+def only_builder(folder: str, timeout: float = 3600.0) -> Iterator[None]:
+    """Hold the right to build an index in a folder; another process may just have built it.
 
     The lock lies under the cache directory, so that data that may not be written to needs none.
     Between machines the first rename wins.
@@ -140,7 +138,7 @@ def only_builder(
         path=folder,
     )
     with only_one(_lock_file(f"{digest(folder)}.lock"), timeout, late):
-        yield not is_there()
+        yield
 
 
 def _lock_file(name: str) -> Path:

@@ -128,8 +128,8 @@ def local_folder(place: IndexPlace) -> str:
     meta = entries[META]
     key = digest([place.folder, meta.version, meta.modified, meta.size])
     final = cache_directory() / "fetched-indexes" / key
-    with only_builder(str(final), is_there=final.exists) as mine:
-        if mine:
+    with only_builder(str(final)):
+        if not final.exists():
             final.parent.mkdir(parents=True, exist_ok=True)
             # A machine that shares the cache may be quicker.
             with HiddenFolder(final, key=key) as hidden, suppress(ObjectExistsError):

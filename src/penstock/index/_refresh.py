@@ -113,9 +113,9 @@ def _as_made(place: IndexPlace, scanner: Scanner, given: Mapping[str, object]) -
 def _build_missing(
     listing: Listing, scanner: Scanner, place: IndexPlace, build: BuildOptions
 ) -> None:
-    with only_builder(place.folder, is_there=lambda: exists(place)) as mine:
+    with only_builder(place.folder):
         bring_back_records(place.folder)
-        if mine and not exists(place):
+        if not exists(place):
             refuse_unasked(listing, listing.bytes)
             refuse_put_aside(place.folder)
             refuse_other_folder(place)

@@ -6,7 +6,6 @@ process. `hand_over` runs in the user's process.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import pairwise
@@ -17,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock._lazy import require
-from penstock.batch import LOOSE, Batch, SimpleEncoder, tensor, user_batch
+from penstock.batch import Batch, SimpleEncoder, read_columns, tensor, user_batch
 from penstock.datasets import RecordsAt, RowsAt, typed_schema
-from penstock.errors import BadRecordsError, CorruptIndexError, SchemaMismatchError
+from penstock.errors import BadRecordsError, CorruptIndexError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -267,23 +266,14 @@ class EncoderRecipe(_Columnar):
     def read(self, source: Source, ids: Ids) -> Any:  # noqa: ANN401
         if self._reads is not None:
             return self._reads(source, ids)
-        try:
-            columns = super().read(source, ids)
-        except SchemaMismatchError:
-            if self.loose is None:
-                raise
-            columns = source.read(ids, self.loose).replace_schema_metadata({LOOSE: b""})
-        if self._record_column is None:
-            return columns
-        records = pa.array([*map(pickle.dumps, source.read(ids))], pa.binary())
-        return columns.append_column(self._record_column, records)
+        return read_columns(source, ids, self.fields, self.loose, self._record_column)
 
     def filled(self, read: Any, rows: Ids, source: Source) -> Any:  # noqa: ANN401
         if self.loose is None or len(read):
             return super().filled(read, rows, source)
-        # Fields may be missing here, while a text of no letters may stand for no value at all.
-        arrays = [pa.nulls(len(rows), kind) for kind in read.schema.types]
-        return pa.RecordBatch.from_arrays(arrays, schema=read.schema)
+        # Its fields may be missing in all records, and not every value of a type fits them.
+        missing = [pa.nulls(len(rows), kind) for kind in read.schema.types]
+        return pa.RecordBatch.from_arrays(missing, schema=read.schema)
 
     def make(self, read: Any, where: BatchPosition) -> Any:  # noqa: ANN401
         try:

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from penstock.schema._check import check_batch as check_batch
     from penstock.schema._documents import register_leaf as register_leaf
     from penstock.schema._fit import fit_vocabulary as fit_vocabulary
-    from penstock.schema._fit import read_columns
     from penstock.schema._model import SchemaModel as SchemaModel
     from penstock.schema._model import load_schema
     from penstock.schema._nodes import Array as Array
@@ -58,7 +57,6 @@ __all__, __getattr__, __dir__ = facade(
         "leaves._vector": "Vector",
     },
     for_rooms={
-        "_fit": "read_columns",
         "_model": "load_schema",
         "_observations": "Observations",
         "_proposal": "proposed",

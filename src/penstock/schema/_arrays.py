@@ -134,31 +134,40 @@ def drawn(
     arrays: LeafArrays, leaf: Leaf, address: str, where: BatchPosition, strata: Strata
 ) -> LeafArrays:
     """Return the arrays with what chance decides, by hashes of the position of each row."""
-    slots = math.prod(arrays.state.shape[1:])
+    shape = arrays.state.shape
 
-    def flags(purpose: str, share: float, count: int) -> Flags:
+    def flags(purpose: str, share: float, *size: int) -> Flags:
         if share <= 0:
             return None
-        if share >= 1:
-            return np.ones((len(arrays.state), count), np.bool_)
-        return where.draw(f"{strata} {purpose} {address}", count) < np.uint64(int(share * _ONE))
+        text, limit = f"{strata} {purpose} {address}", np.uint64(max(0, int(share * _ONE) - 1))
+        if purpose == "unavailable" and arrays.offsets is not None:
+            return _of_items(arrays, arrays.offsets, lambda *at: where.draw_at(text, *at)) <= limit
+        return (where.draw(text, math.prod(size)) <= limit).reshape(-1, *size)
 
     # Of a target all is hidden, whatever chance says.
-    masked = None if leaf.target else flags("mask", leaf.p_mask, slots)
-    pruned = None if leaf.target else flags("prune", leaf.p_prune, 1)
+    is_shown = not leaf.target
     lost = getattr(leaf, "p_unavailable", 0) if strata == "train" else 0
-    unavailable = flags("unavailable", lost, slots)
-    if unavailable is not None and arrays.offsets is not None:
-        rows = np.repeat(np.arange(len(arrays.state)), np.diff(arrays.offsets))
-        unavailable = unavailable[rows, arrays.content["slots"]]
-    elif unavailable is not None:
-        unavailable = unavailable.reshape(arrays.state.shape)
     return replace(
         arrays,
-        masked=None if masked is None else masked.reshape(arrays.state.shape),
-        pruned=None if pruned is None else pruned[:, 0],
-        unavailable=unavailable,
+        masked=flags("mask", leaf.p_mask * is_shown, *shape[1:]),
+        pruned=flags("prune", leaf.p_prune * is_shown),
+        unavailable=flags("unavailable", lost, *shape[1:]),
     )
+
+
+def _of_items(
+    arrays: LeafArrays, offsets: NDArray[np.int64], draw: Callable[..., NDArray[np.uint64]]
+) -> NDArray[np.uint64]:
+    """Return a number for each item of sets: for each label of a set its own, however often."""
+    each, items = math.prod(arrays.state.shape[1:]), np.arange(offsets[-1])
+    rows = np.repeat(np.arange(len(arrays.state)), np.diff(offsets))
+    slots = arrays.content["slots"]
+    sets = rows * each + slots
+    begins = np.maximum.accumulate(np.where(np.diff(sets, prepend=-1), items, 0))
+    numbers = draw(rows, (items - begins) * each + slots)
+    labels = sets * len(arrays.labels) + arrays.content["codes"]
+    _, first, again = np.unique(labels, return_index=True, return_inverse=True)
+    return numbers[first[again]]
 
 
 def _too_long(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, TypeVar
-
-import orjson
 
 from penstock.errors import OptionError
 from penstock.schema._nodes import Array, Leaf
@@ -45,18 +44,12 @@ def register_leaf(kind: Kind) -> Kind:
 def document_of(node: Node) -> dict[str, Any]:
     """Return a node, with all that lie below it, in plain JSON types."""
     options = node.options()
-    if isinstance(node, Array):
-        return {
-            "kind": _ARRAY,
-            **options,
-            "fields": [document_of(one) for one in node.fields],
-        }
-    assert isinstance(node, Leaf)  # noqa: S101 (there are only these two)
+    below = {"fields": [*map(document_of, options.pop("fields"))]} if "fields" in options else {}
     try:
-        orjson.dumps(options)
+        json.dumps(options)
     except TypeError as why:
         raise OptionError(f"{node!r} cannot be saved: {why}.") from None
-    return {"kind": node.kind, **options}
+    return {"kind": getattr(node, "kind", _ARRAY), **options, **below}
 
 
 def node_of(document: Mapping[str, Any]) -> Node:

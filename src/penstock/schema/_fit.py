@@ -9,24 +9,22 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from penstock.batch import LOOSE, BatchPosition
+from penstock.batch import BatchPosition
 from penstock.datasets import Source
 from penstock.datasets import open as open_source
-from penstock.errors import OptionError, SchemaMismatchError
+from penstock.errors import OptionError
 from penstock.schema._nodes import ValueState, check_count
+from penstock.schema._statistics import agreed
+from penstock.schema._tree import Address
 from penstock.schema._values import in_order_of_appearance, key_label
-from penstock.schema.leaves._number import Number
 from penstock.work import Bar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    import pyarrow as pa
-    from numpy.typing import NDArray
-
+    from penstock.schema._arrays import LeafArrays
     from penstock.schema._schema import Schema
-    from penstock.schema._tree import Address
 
 _TOGETHER = 4096
 
@@ -69,16 +67,15 @@ def fit_vocabulary(
     counts: dict[Address, Counter[Any]] = {address: Counter() for address in words}
     schema.reset()
     for arrays in _arrays(schema.for_split("train"), source):
-        for address, leaf in schema.hyperparameters.active_requests.items():
-            one = arrays[address]
+        for address, one in arrays.items():
             if address in counts:
-                codes = one.content["codes"].reshape(-1)
-                found = np.bincount(codes[codes >= 0], minlength=len(one.labels))
-                for code in in_order_of_appearance(codes, len(one.labels)):
-                    counts[address][one.labels[code]] += int(found[code])
-            elif isinstance(leaf, Number):
+                _add_labels(counts[Address(address)], one)
+            elif address in schema.statistics:
                 valued = one.state == ValueState.valued
-                schema.statistics[address].update(one.content[""][valued])
+                schema.statistics[Address(address)].update(one.content[""][valued])
+    for numbers in schema.statistics.values():
+        # Every rank that makes this pass has seen the same: none has values of its own to share.
+        numbers.load_state_dict(agreed([numbers.state_dict()]))
     for address, seen in counts.items():
         kept = [key for key, count in seen.items() if count >= min_count]
         if order == "frequency":
@@ -86,6 +83,13 @@ def fit_vocabulary(
         words[address].load_snapshot([*map(key_label, kept)])
         words[address].is_frozen = freeze
     return {address: len(vocabulary) for address, vocabulary in words.items()}
+
+
+def _add_labels(counts: Counter[Any], leaf: LeafArrays) -> None:
+    codes = leaf.content["codes"].reshape(-1)
+    found = np.bincount(codes[codes >= 0], minlength=len(leaf.labels))
+    for code in in_order_of_appearance(codes, len(leaf.labels)):
+        counts[leaf.labels[code]] += int(found[code])
 
 
 def _arrays(schema: Schema, source: Any) -> Iterator[Mapping[str, Any]]:
@@ -99,13 +103,5 @@ def _arrays(schema: Schema, source: Any) -> Iterator[Mapping[str, Any]]:
     with Bar(len(opened), what="fitting", unit="records") as progress:
         for start in range(0, len(opened), _TOGETHER):
             ids = np.arange(start, min(start + _TOGETHER, len(opened)))
-            yield bound.arrays(read_columns(opened, ids, bound), BatchPosition(0, 0, ids, ids))
+            yield bound.read_arrays(opened, BatchPosition(0, 0, ids, ids))
             progress.add(len(ids))
-
-
-def read_columns(source: Source, ids: NDArray[np.int64], schema: Schema) -> pa.RecordBatch:
-    """Return the columns that a schema, bound to a source, reads of some records."""
-    try:
-        return source.read(ids, schema.fields)
-    except SchemaMismatchError:
-        return source.read(ids, schema.loose_fields).replace_schema_metadata({LOOSE: b""})

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-
-import orjson
 
 from penstock.errors import CorruptFileError, OptionError
 from penstock.schema._documents import document_of, node_of
@@ -56,7 +55,8 @@ class SchemaModel(Schema):
             "root": document_of(self.hyperparameters.root),
             "state": self.state_dict(),
         }
-        data = orjson.dumps(document, option=orjson.OPT_INDENT_2)
+        # Labels may be integers of any size, or texts that are no UTF-8.
+        data = json.dumps(document, indent=1).encode()
         store, name = locate(path)
         with open_for_writing(store, name.rpartition("/")[0], name) as file:
             file.write(readable_metadata(data, name, "Give the leaves smaller vocabularies."))
@@ -79,7 +79,7 @@ def load_schema(path: str, options: StorageOptions | None = None) -> Schema:
 
 def _read(path: str, options: StorageOptions | None = None) -> dict[str, Any]:
     data = fetch_metadata(*locate(path, options))
-    document = _made(path, lambda: orjson.loads(data))
+    document = _made(path, lambda: json.loads(data))
     version = _made(path, lambda: document.get("version", _VERSION))
     if version != _VERSION:
         raise OptionError(
@@ -93,7 +93,7 @@ def _made(path: str, make: Callable[[], T]) -> T:
     """Return what a function makes of a document, or say that it is none."""
     try:
         return make()
-    except (KeyError, TypeError, AttributeError, orjson.JSONDecodeError) as why:
+    except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError) as why:
         raise CorruptFileError(
             f"{path} is no saved schema: {why!r}.", remedy="Save it again.", path=path
         ) from None

@@ -199,6 +199,8 @@ class Leaf(Node):
                     "target has p_prune=1. Give one of them."
                 )
         check_weight(label, weight)
+        if "kind" in own:
+            raise OptionError(f"{label}: kind= is the name of a kind of leaf, and no option.")
         known = self.known()
         metadata = {key: value for key, value in own.items() if key not in known}
         for key in metadata:

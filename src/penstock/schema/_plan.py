@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import logging
+import pickle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.batch import LOOSE
-from penstock.datasets import type_at, without_maps
+from penstock.datasets import schema_of, type_at, without_maps
 from penstock.decode import JSON, decode_line
+from penstock.errors import SchemaMismatchError
 from penstock.schema._placement import Axis, ColumnPlacer, RowPlacer
 from penstock.schema._query import EACH, BatchQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
+    from penstock.datasets import Source
     from penstock.schema._nodes import Leaf
     from penstock.schema._query import Query
     from penstock.schema._tree import Address, Tree
 
+_log = logging.getLogger("penstock.schema")
+
+RECORDS = "penstock.record"
+"""The column with whole records, pickled."""
 _ODD = frozenset(".[]")
 """Letters of a key that a path of a column cannot have."""
 
@@ -43,21 +51,28 @@ class ReadPlan(NamedTuple):
     """The same in types that hold every value."""
     leaves: dict[Address, LeafPlan]
 
+    @property
+    def walked(self) -> list[str]:
+        """The leaves that are read record by record."""
+        return [at for at, one in self.leaves.items() if one.column is None]
+
+    @property
+    def needs_records(self) -> bool:
+        """Whether a query is one of whole records."""
+        return any(one.query.names is None for one in self.leaves.values())
+
 
 def planned(
-    tree: Tree,
-    read: Sequence[Address],
-    schema: pa.Schema | None,
-    path: str,
-    null_semantics: str = "slots",
+    tree: Tree, read: Sequence[Address], source: Source | None, *, path: str, nulls: str
 ) -> ReadPlan:
-    """Return how leaves are read from a source with this schema; None where it is not known.
+    """Return how leaves are read from a source; None where it is not known.
 
     A top-level field that some leaf needs as a whole is walked by all leaves that name it alone.
     """
     queries = {address: tree.queries[address] for address in read}
-    if null_semantics == "jmespath":
+    if nulls == "jmespath":
         queries = {address: BatchQuery(query.text) for address, query in queries.items()}
+    schema = None if source is None else _schema_of(source, queries.values())
     found: dict[Address, tuple[str, pa.DataType] | None] = {}
     types: dict[str, set[pa.DataType]] = {}
     for address in read:
@@ -67,7 +82,7 @@ def planned(
             types.setdefault(one[0], set()).add(one[1])
     # A column has one type: leaves that need it in several walk the field.
     walked = {at for at, one in found.items() if one is None or len(types[one[0]]) > 1}
-    whole = {name for at in walked for name in queries[at].names}
+    whole = {name for at in walked for name in queries[at].names or ()}
     walked |= {at for at, one in found.items() if one is not None and one[0] in whole}
     leaves, fields = {}, {name: _whole_type(schema, name) for name in sorted(whole)}
     for address, one in found.items():
@@ -75,8 +90,28 @@ def planned(
         if one is not None and address not in walked:
             column, fields[column] = one[0], one[1]
         leaves[address] = LeafPlan(queries[address], _axes(tree, address), column)
-    names = dict.fromkeys(name for one in leaves.values() for name in one.query.names)
-    return ReadPlan(fields, dict.fromkeys(names, JSON), leaves)
+        _warn_of_depth(tree.requests[address], leaves[address])
+    names = dict.fromkeys(name for one in leaves.values() for name in one.query.names or ())
+    plan = ReadPlan(fields, dict.fromkeys(names, JSON), leaves)
+    if plan.walked:
+        _log.info("read record by record: %s", ", ".join(plan.walked))
+    return plan
+
+
+def _schema_of(source: Source, queries: Iterable[Query]) -> pa.Schema | None:
+    """Return the types of a source's columns; None where no type holds their values."""
+    try:
+        return schema_of(source, {name for query in queries for name in query.names or ()})
+    except SchemaMismatchError as why:
+        _log.info("the types of fields are not known: %s", why)
+        return None
+
+
+def _warn_of_depth(leaf: Leaf, plan: LeafPlan) -> None:
+    lists, arrays = (plan.query.steps or ()).count(EACH), len(plan.axes)
+    if lists > arrays + leaf.takes_lists:
+        text = "%s: %s goes into %d lists, and %d arrays stand above the leaf"
+        _log.warning(text, leaf.address, plan.query.text, lists, arrays)
 
 
 def _whole_type(schema: pa.Schema | None, name: str) -> pa.DataType:
@@ -100,12 +135,14 @@ def _column(
         return None
     names = [step for step in steps if isinstance(step, str)]
     lists = sum(step is EACH for step in steps)
-    if lists > len(axes) or any(_ODD & set(name) for name in names):
+    if lists > len(axes) or any(not name or _ODD & set(name) for name in names):
         return None
     steps = (*steps, *[EACH] * (len(axes) - lists))
     path = "".join(f".{step}" if isinstance(step, str) else "[]" for step in steps)[1:]
     if schema is None:
         type_ = leaf.guess
+    elif len(steps) > 1 and path in schema.names:
+        return None  # A field of that very name would be read in its place.
     else:
         found = type_at(schema, path.rstrip("[]") if len(steps) > len(query.steps or ()) else path)
         inner = None if found is None else _inside(found, steps)
@@ -148,7 +185,9 @@ class BatchColumns:
         records = self._records(query.names)
         return row_slots(records, query, axes, odd)
 
-    def _records(self, names: Sequence[str]) -> list[dict[str, Any]]:
+    def _records(self, names: Sequence[str] | None) -> list[Any]:
+        if names is None:
+            return self._values(RECORDS)
         values = [self._values(name) for name in names]
         if not names:
             return [{} for _ in range(len(self._columns))]
@@ -159,8 +198,10 @@ class BatchColumns:
             column = self._columns[name]
             is_json = pa.types.is_string(column.type)
             values = (column.cast(pa.binary()) if is_json else column).to_pylist()
-            if is_json:
-                values = [None if text is None else decode_line(text) for text in values]
+            if is_json or name == RECORDS:
+                # Pickles are of our own process or worker.
+                read = decode_line if is_json else pickle.loads
+                values = [None if one is None else read(one) for one in values]
             self._known[name] = values
         return self._known[name]
 

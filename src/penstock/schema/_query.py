@@ -49,12 +49,13 @@ class Query:
         return Query, (self.text,)
 
     @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The top-level fields that it reads: exactly, or for a general query at most these."""
-        if self.steps is not None:
-            first = self.steps[0] if self.steps else EACH
-            return (first,) if isinstance(first, str) else ()
-        return tuple(dict.fromkeys(_fields(self._compiled.parsed)))
+    def names(self) -> tuple[str, ...] | None:
+        """The top-level fields that it reads; None for whole records."""
+        if self.steps is None:
+            return _fields(self._compiled.parsed)
+        if not self.steps:
+            return None
+        return tuple(step for step in self.steps[:1] if isinstance(step, str))
 
     def search(self, records: Sequence[Any]) -> Iterator[Sequence[Any]]:
         """Return what a general query finds in each record, as a list over the root."""
@@ -137,21 +138,32 @@ _LIST, _RECORD, _INSIDE = range(3)
 """What an expression is applied to: the list of one record, the record, or a value inside of it."""
 
 
-def _fields(node: dict[str, Any]) -> list[str]:
-    """Return the top-level fields that a parsed expression reads, and perhaps some more."""
-    found: list[str] = []
-    _collect(node, _LIST, found)
-    return found
+class _WholeRecordError(Exception):
+    """An expression uses a record in another way than by its fields."""
 
 
-def _collect(node: dict[str, Any], at: int, found: list[str]) -> int:
+def _fields(parsed: dict[str, Any]) -> tuple[str, ...] | None:
+    """Return the top-level fields that a parsed expression reads; None for whole records."""
+    found: dict[str, None] = {}
+    try:
+        _use(parsed, _LIST, found)
+    except _WholeRecordError:
+        return None
+    return tuple(found)
+
+
+def _use(node: dict[str, Any], at: int, found: dict[str, None]) -> None:
+    """Add the fields that a value is made of, which must not be the record itself."""
+    if _collect(node, at, found) != _INSIDE:
+        raise _WholeRecordError
+
+
+def _collect(node: dict[str, Any], at: int, found: dict[str, None]) -> int:
     """Add the fields that an expression reads of a record; return what it leads to."""
     kind, children = node["type"], node["children"]
-    if kind == "field":
-        if at == _RECORD:
-            found.append(node["value"])
-        return _INSIDE
-    if kind in ("subexpression", "index_expression", "pipe"):
+    if kind in ("identity", "current", "slice"):
+        return at
+    if kind in ("subexpression", "index_expression", "pipe", "flatten"):
         for child in children:
             at = _collect(child, at, found)
         return at
@@ -159,15 +171,15 @@ def _collect(node: dict[str, Any], at: int, found: list[str]) -> int:
         return _RECORD if at == _LIST else _INSIDE
     if kind.endswith("projection"):
         left = _collect(children[0], at, found)
+        if left == _RECORD and kind == "value_projection":
+            raise _WholeRecordError
         item = _RECORD if left == _LIST else _INSIDE
-        for child in children[1:]:
-            _collect(child, item, found)
-        return _LIST if left == _LIST and children[1]["type"] == "identity" else _INSIDE
-    if kind == "slice":  # Its children are numbers.
-        return at
-    if kind in ("identity", "current", "flatten", "key_val_pair", "expref"):
-        ends = [_collect(child, at, found) for child in children]
-        return ends[0] if ends else at
-    ends = [_collect(child, at, found) for child in children]
-    # What a function returns may be the record again.
-    return min(ends, default=at) if kind == "function_expression" else _INSIDE
+        for condition in children[2:]:
+            _use(condition, item, found)
+        return _LIST if _collect(children[1], item, found) == _RECORD else _INSIDE
+    if kind == "field" and at == _RECORD:
+        found[node["value"]] = None
+    # The function of `map` or `sort_by` gets items of another argument, which is no record.
+    for child in children if kind != "expref" else ():
+        _use(child, at, found)
+    return _INSIDE

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from copy import copy
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from penstock.batch import Batch, BatchPosition, tensor
+from penstock.batch import Batch, BatchPosition, read_columns, tensor
 from penstock.datasets import Source
 from penstock.errors import OptionError
 from penstock.schema._arrays import LeafArrays, drawn, leaf_arrays
@@ -18,8 +17,7 @@ from penstock.schema._field import LeafField
 from penstock.schema._learnt import Learnt
 from penstock.schema._nodes import MASKED, PADDED, TensorKey
 from penstock.schema._observations import numbered_observations, pickled_observations
-from penstock.schema._plan import BatchColumns, planned, row_slots
-from penstock.schema._query import EACH
+from penstock.schema._plan import RECORDS, BatchColumns, planned, row_slots
 from penstock.schema._splits import Strata, split_named
 from penstock.schema._tree import Address, Tree
 
@@ -37,9 +35,7 @@ if TYPE_CHECKING:
     LeafParts = dict[str, Any]
     """`LeafArrays` by address; of predictions from a stream, also pickled records."""
 
-_RECORDS = "penstock.record"
 METADATA = str(TensorKey.metadata)
-_log = logging.getLogger("penstock.schema")
 
 _WARNED_AFTER, _RAISED_AFTER = 20, 1000
 
@@ -72,8 +68,6 @@ class Schema(SchemaEdits):
         self._learnt = Learnt(self.hyperparameters.requests)
         self._plan: ReadPlan | None = None
         self._source: Source | None = None
-        self.record_column: str | None = None
-        """For predictions from a stream, the column with its records; others are read by number."""
         self._empty: dict[Address, int] = {}
         """How many batches in a row had no value of a leaf."""
 
@@ -140,22 +134,14 @@ class Schema(SchemaEdits):
         """Return the source and an encoder that knows which columns to read of it."""
         other = copy(self)
         known = source if isinstance(source, Source) else _numbered(source)
-        other._plan = self._planned(None if known is None else known.schema)  # noqa: SLF001 (of the same class)
+        other._plan = self._planned(known)  # noqa: SLF001 (of the same class)
         other._empty, other._source = {}, known  # noqa: SLF001 (likewise)
-        other.record_column = _RECORDS if self.is_predicting and known is None else None
         return source, other
 
-    def _planned(self, schema: pa.Schema | None) -> ReadPlan:
-        plan = planned(self.hyperparameters, self._read(), schema, self.path, self.null_semantics)
-        slow = [at for at, one in plan.leaves.items() if one.column is None]
-        if slow:
-            _log.info("read record by record: %s", ", ".join(slow))
-        for address, one in plan.leaves.items():
-            lists, arrays = (one.query.steps or ()).count(EACH), len(one.axes)
-            if lists > arrays + self.hyperparameters.requests[address].takes_lists:
-                text = "%s: %s goes into %d lists, and %d arrays stand above the leaf"
-                _log.warning(text, address, one.query.text, lists, arrays)
-        return plan
+    def _planned(self, source: Source | None) -> ReadPlan:
+        return planned(
+            self.hyperparameters, self._read(), source, path=self.path, nulls=self.null_semantics
+        )
 
     def _read(self) -> list[Address]:
         """Return the leaves that are read of records."""
@@ -175,6 +161,16 @@ class Schema(SchemaEdits):
         return self._bound().fields
 
     @property
+    def record_column(self) -> str | None:
+        """The column with whole records, for queries of them, or predictions from a stream."""
+        return RECORDS if self._brings_records or self._bound().needs_records else None
+
+    @property
+    def _brings_records(self) -> bool:
+        """Whether predictions have records that cannot be read again by number."""
+        return self.is_predicting and self._plan is not None and self._source is None
+
+    @property
     def loose_fields(self) -> Mapping[str, pa.DataType]:
         """The columns to read in place of `fields` where records do not fit their types."""
         return self._bound().loose
@@ -184,13 +180,18 @@ class Schema(SchemaEdits):
             self._plan = self._planned(None)
         return self._plan
 
+    def read_arrays(self, source: Source, where: BatchPosition) -> LeafParts:
+        """Return the arrays of records of a source that this schema is bound to."""
+        given = (self.fields, self.loose_fields, self.record_column)
+        return self.arrays(read_columns(source, where.ids, *given), where)
+
     def arrays(self, columns: pa.RecordBatch, where: BatchPosition) -> LeafParts:
         batch, plan = BatchColumns(columns), self._bound()
         found: dict[str, Any] = self._arrays(
             where, lambda address: batch.placed(plan.leaves[address], self._odd(address))
         )
-        if self.record_column is not None:
-            found[METADATA] = columns[self.record_column].to_pylist()
+        if self._brings_records:
+            found[METADATA] = columns[RECORDS].to_pylist()
         return found
 
     def _arrays(self, where: BatchPosition, placed: Callable[[Address], Any]) -> LeafParts:
@@ -238,7 +239,7 @@ class Schema(SchemaEdits):
                 made[address] = self._field(leaf, address, arrays[address], valid)
             else:
                 made[address] = _hidden_field(leaf, (count, *tree.shapes[address]))
-        if self.record_column is not None:
+        if METADATA in arrays:
             made[METADATA] = pickled_observations(arrays[METADATA], valid)
         elif self.is_predicting and self._source is not None:
             made[METADATA] = numbered_observations(self._source, where.ids, valid)
@@ -307,8 +308,7 @@ class Schema(SchemaEdits):
         return {"ranks": [*states]}
 
     def describe(self) -> str:
-        leaves = self.hyperparameters.active_requests
-        slow = [at for at, one in self._bound().leaves.items() if one.column is None]
+        leaves, slow = self.hyperparameters.active_requests, self._bound().walked
         way = f"; read record by record: {', '.join(slow)}" if slow else "; read by columns"
         return f"a schema of {len(leaves)} leaves for {self.strata}{way}"
 
@@ -330,7 +330,7 @@ class Schema(SchemaEdits):
         split = split_named(strata)
         if split is not self.strata:
             return self.for_split(split).encode(records, split, preprocess)
-        rows = [one[0] if isinstance(one, list) else one for one in records]
+        rows = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in records]
         if preprocess is not None:
             rows = [preprocess(one) for one in rows]
         for number, one in enumerate(rows):

@@ -12,7 +12,7 @@ from penstock.cli._terminal import Progress, Report
 from penstock.cli._units import counted
 from penstock.cli.check._parts import Finding
 from penstock.decode import OF_A_RECORD, bad_rows
-from penstock.schema import ValueState, load_schema, read_columns
+from penstock.schema import ValueState, load_schema
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,7 +36,7 @@ def check_fit(task: CheckTask, source: Source, schema_path: str) -> Report:
             def attempt(first: int, stop: int, ids: NDArray[np.int64] = ids) -> None:
                 own = ids[first:stop]
                 where = BatchPosition(0, 0, own, own)
-                for address, one in bound.arrays(read_columns(source, own, bound), where).items():
+                for address, one in bound.read_arrays(source, where).items():
                     if address in empty and (one.state == ValueState.valued).any():
                         empty.discard(address)
 

@@ -60,10 +60,10 @@ class LineCheck:
     Without `validate` every line that is not blank is a record, as in a plain scan.
     """
 
-    def __init__(self, look: Look, decode: Callable[[bytes], object] = decode_as_json) -> None:
+    def __init__(self, look: Look, decode: Callable[[bytes], object] | None = None) -> None:
         self._checks, self._profile, self._on_rows, self._chosen = look
-        self._decode = decode
-        self._decode_fast = decode_fast if decode is decode_as_json else decode
+        self._decode = decode or decode_as_json
+        self._decode_fast = decode_fast if self._decode is decode_as_json else self._decode
         self.records = 0
         self.aside: list[Aside] = []
 
@@ -266,15 +266,12 @@ def scan_part(
     part: FilePart, scanner: Scanner, look: Look, advance: Callable[[int], object]
 ) -> PartFound:
     """Return the records that a scanner finds in a part, each of them read where that is asked."""
-    decode = scanner.decode
-    if decode is None:
-        if look.checks:
-            raise OptionError(
-                f"records of {scanner.kind} can be neither validated nor profiled: they have no "
-                "decode. penstock convert writes them as JSON Lines, which can be both."
-            )
-        decode = decode_as_json
-    return check_part(part, scanner, LineCheck(look, decode), advance)
+    if scanner.decode is None and look.checks:
+        raise OptionError(
+            f"records of {scanner.kind} can be neither validated nor profiled: they have no "
+            "decode. penstock convert writes them as JSON Lines, which can be both."
+        )
+    return check_part(part, scanner, LineCheck(look, scanner.decode), advance)
 
 
 def check_part(
@@ -309,7 +306,7 @@ def scan_lines(
     part: FilePart, scanner: Scanner, look: Look, advance: Callable[[int], object]
 ) -> PartFound:
     """Return the records among the lines of a part; long lines are not kept in memory."""
-    check, frames = LineCheck(look, scanner.decode or decode_as_json), ScannedFrames()
+    check, frames = LineCheck(look, scanner.decode), ScannedFrames()
     with opened_lines(part, advance, look.checks.max_line_bytes, frames) as lines:
         for piece in lines:
             check.add(piece)

@@ -6,6 +6,7 @@ import datetime as dt
 import decimal
 import math
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +34,15 @@ if TYPE_CHECKING:
     from penstock.schema._arrays import LeafArrays
 
 _PLAIN = (is_.is_string, is_.is_large_string, is_.is_integer, is_.is_floating, is_.is_boolean)
-_AS_TEXT = (dt.date, dt.time, dt.timedelta, decimal.Decimal, uuid.UUID)
+_AS_TEXT = (
+    dt.date,
+    dt.time,
+    dt.timedelta,
+    decimal.Decimal,
+    uuid.UUID,
+    np.datetime64,
+    np.timedelta64,
+)
 
 
 class _Labelled(Leaf):
@@ -235,8 +244,12 @@ class Set(Leaf):
 def coded_column(values: pa.Array) -> tuple[Labels, NDArray[np.int32]]:
     """Return the keys of a column's labels, and the number of each value; -1 for null."""
     coded = values
-    if is_.is_dictionary(values.type) and len(values.dictionary) > len(values):
-        coded = values.dictionary_decode()  # A few rows must not cost as much as all labels.
+    if is_.is_dictionary(values.type) and (
+        # A few rows must not cost as much as all labels, and each label has one number.
+        len(values.dictionary) > len(values)
+        or pc.count_distinct(values.dictionary, "all").as_py() < len(values.dictionary)
+    ):
+        coded = values.dictionary_decode()
     if not is_.is_dictionary(coded.type):
         coded = coded.dictionary_encode()
     labels = Labels(coded.dictionary.to_pylist())
@@ -244,7 +257,7 @@ def coded_column(values: pa.Array) -> tuple[Labels, NDArray[np.int32]]:
     codes = (codes.fill_null(-1) if codes.null_count else codes).to_numpy()
     is_odd = is_.is_floating(coded.dictionary.type) or is_.is_boolean(coded.dictionary.type)
     if is_odd or coded.dictionary.null_count:
-        # NaN is no label, 1.0 is that of 1, and True is not.
+        # NaN and infinities are no labels, 1.0 is that of 1, and True is not.
         again, numbers = numbered([_label(0, one) for one in labels])
         return again, np.append(numbers, np.int32(-1))[codes]
     return labels, codes
@@ -275,17 +288,24 @@ def _coded(labels: Labels, codes: NDArray[np.int32]) -> SlotValues:
 
 def _label(slot: int, value: Any) -> Any:
     """Return the label of a value; None for null."""
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) and value.dtype.kind not in "mM":
         value = value.item()
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
-        if math.isnan(value):
+        if not math.isfinite(value):
             return None
         return int(value) if value.is_integer() else value
     if isinstance(value, _AS_TEXT):
+        if value != value:  # noqa: PLR0124 (no time, or no number)
+            return None
         return value.isoformat() if isinstance(value, dt.date) else str(value)
-    raise BadSlotError(slot, f"{value!r} is no label: labels are texts, numbers and booleans")
+    if isinstance(value, bytes):
+        with suppress(UnicodeDecodeError):
+            return value.decode()
+    raise BadSlotError(
+        slot, f"{value!r} is no label: labels are hashable: texts, numbers and booleans"
+    )
 
 
 def _items(slot: int, value: Any) -> list[Any] | None:

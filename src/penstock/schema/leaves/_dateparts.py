@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import difflib
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as is_
 
 from penstock.errors import OptionError
@@ -41,6 +43,8 @@ BUCKETS = {
 _DIRECTIVES = set("aAbBdHIjmMpSfyYzZUwWGuV%cxX")
 _NEVER = np.iinfo(np.int64).min
 _MINUTES_A_DAY = 1440
+_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 (naive, as times are compared with it)
+_FIRST = pa.scalar(dt.date.min, pa.date32()).cast(pa.timestamp("us"))
 _PRECISE = pa.timestamp("us")
 
 
@@ -101,11 +105,11 @@ class DateParts(Leaf):
 
     def from_arrow(self, values: pa.Array) -> SlotValues:
         if is_.is_string(values.type):
-            try:
-                if self.pattern is None:
-                    return self.from_arrow(values.cast(_PRECISE))
-            except pa.ArrowInvalid:
-                pass  # Python reads more ways to write a time, and names the slot.
+            # Python reads more ways to write a time, has no year 0, and names the slot.
+            with suppress(pa.ArrowInvalid):
+                times = values.cast(_PRECISE) if self.pattern is None else None
+                if times is not None and not pc.any(pc.less(times, _FIRST)).as_py():
+                    return self.from_arrow(times)
             return super().from_arrow(values)
         plain = pa.timestamp(values.type.unit) if is_.is_timestamp(values.type) else None
         # Times of a zone are UTC in Arrow.
@@ -193,8 +197,6 @@ def _minutes(slot: int, value: Any, pattern: str | None) -> int:
         raise BadSlotError(slot, f"{value!r} is no date")
     if value != value:  # noqa: PLR0124 (pandas' own value for no time)
         return _NEVER
-    time = value if isinstance(value, dt.datetime) else None
-    if time is not None and time.tzinfo is not None:
-        time = time.astimezone(dt.UTC)
-    day = (time or value).toordinal() - dt.date(1970, 1, 1).toordinal()
-    return day * _MINUTES_A_DAY + (0 if time is None else time.hour * 60 + time.minute)
+    time = value if isinstance(value, dt.datetime) else dt.datetime.combine(value, dt.time())
+    ahead = time.utcoffset() or dt.timedelta()
+    return int((time.replace(tzinfo=None) - _EPOCH - ahead) // dt.timedelta(minutes=1))

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_NO_NUMBERS = (bytes, list, tuple, dict, np.datetime64, np.timedelta64)
+"""What numpy takes for numbers, or measures item by item."""
+
+
 class Number(Leaf):
     """A number: float32. NaN and infinities are null.
 
@@ -92,7 +96,7 @@ def _number(slot: int, value: Any) -> float:
         return float("nan")
     try:
         is_plain = isinstance(value, int | float | str)
-        if is_plain or (not isinstance(value, bytes | list | tuple | dict) and not np.ndim(value)):
+        if is_plain or (not isinstance(value, _NO_NUMBERS) and not np.ndim(value)):
             return float(value)
     except (TypeError, ValueError):
         pass

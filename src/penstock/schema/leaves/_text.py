@@ -29,7 +29,8 @@ class Text(Leaf):
         model_name: The tokenizer: a folder, or a name that `transformers` finds on this machine.
         max_length: Tokens; longer texts are cut, shorter ones padded.
         tokenizer: The tokenizer itself, in place of the one that `model_name` names: one of
-            `transformers` or `tokenizers`, or a function from a text to its token ids.
+            `transformers` or `tokenizers`, a function from a text to its token ids, or one that
+            is called as those of `transformers` are, with texts and `padding=`.
         revision: Which revision of `model_name`.
         local_files_only: False lets `transformers` download it.
     """
@@ -80,7 +81,7 @@ class Text(Leaf):
         if tokenizer is None:
             tokenizer = _named(self.model_name, given["revision"], given["local_files_only"])
         if _pads(tokenizer):
-            if tokenizer.pad_token is None:
+            if getattr(tokenizer, "pad_token", "") is None:
                 tokenizer.pad_token = tokenizer.eos_token or tokenizer.sep_token
             made = tokenizer(
                 texts, padding="max_length", truncation=True, max_length=self.max_length
@@ -110,6 +111,8 @@ def _named(name: str, revision: str | None, local_files_only: bool) -> Any:  # n
 
 
 def _pads(tokenizer: Any) -> bool:
-    """Whether it is one of `transformers`, which pads and cuts by itself."""
-    is_called = hasattr(tokenizer, "pad_token") and callable(tokenizer)
-    return is_called and "padding" in inspect.signature(type(tokenizer).__call__).parameters
+    """Whether it pads and cuts by itself, and is called as those of `transformers` are."""
+    if not callable(tokenizer) or inspect.ismethod(tokenizer):
+        return False
+    options = inspect.signature(tokenizer).parameters.values()
+    return any(one.name == "padding" or one.kind == one.VAR_KEYWORD for one in options)

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_LARGEST = float(np.finfo(np.float32).max)
+
+
 class Vector(Leaf):
-    """A list of `n_dim` numbers: float32[n_dim].
+    """A list of `n_dim` numbers: float32[n_dim]. NaN, infinities and null are none.
 
     Args:
         name: As for every leaf.
@@ -57,16 +60,13 @@ class Vector(Leaf):
             if value is None:
                 continue
             try:
-                vector = None if isinstance(value, str) else np.asarray(value, np.float64)
-            except (TypeError, ValueError):
-                vector = None
-            is_whole = vector is not None and vector.shape == (self.n_dim,)
-            if (
-                vector is None
-                or not is_whole
-                or (isinstance(value, list | tuple) and None in value)
-            ):
-                raise BadSlotError(slot, f"{_shown(value)} is no vector of {self.n_dim} numbers")
+                vector = np.asarray(0 if isinstance(value, str) else value, np.float64)
+            except (TypeError, ValueError, OverflowError):
+                vector = np.zeros(())
+            # None and numbers beyond float32 are not finite either.
+            if vector.shape != (self.n_dim,) or not (abs(vector) <= _LARGEST).all():
+                why = f"{_shown(value)} is no vector of {self.n_dim} numbers"
+                raise BadSlotError(slot, why)
             content[slot], valued[slot] = vector, True
         return SlotValues(valued, {"": content})
 
@@ -74,11 +74,13 @@ class Vector(Leaf):
         lists = values.cast(pa.list_(pa.float64()))
         lengths = pc.list_value_length(lists)
         numbers = lists.flatten()
-        if numbers.null_count or pc.any(pc.not_equal(lengths, self.n_dim)).as_py():
+        wide = numbers.to_numpy(zero_copy_only=False)
+        is_whole = not pc.any(pc.not_equal(lengths, self.n_dim)).as_py()
+        if not is_whole or not (abs(wide) <= _LARGEST).all():
             return super().from_arrow(values)  # Which names the slot.
         valued = lists.is_valid().to_numpy(zero_copy_only=False)
         content = np.zeros((len(values), self.n_dim), np.float32)
-        content[valued] = numbers.to_numpy().reshape(-1, self.n_dim)
+        content[valued] = wide.reshape(-1, self.n_dim)
         return SlotValues(valued, {"": content})
 
     def empty(self, shape: tuple[int, ...]) -> dict[str, NDArray[Any]]:
