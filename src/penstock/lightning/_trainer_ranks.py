@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, NamedTuple
+
+from penstock.storage import local_world_size
 
 
 class TrainerRanks(NamedTuple):
@@ -22,8 +23,8 @@ def ranks_of(trainer: Any) -> TrainerRanks:
         local = max(1, trainer.world_size // max(1, trainer.num_nodes))
         return TrainerRanks(trainer.global_rank, trainer.world_size, local)
     if distributed.is_available() and distributed.is_initialized():
-        local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # As torchrun says.
-        return TrainerRanks(distributed.get_rank(), distributed.get_world_size(), local)
+        own = distributed.get_rank(), distributed.get_world_size()
+        return TrainerRanks(*own, local_world_size())
     return TrainerRanks(0, 1)
 
 
