@@ -96,15 +96,6 @@ class BlockCache:
         self._folder = folder
         self._limit = limit
 
-    @property
-    def folder(self) -> Path:
-        return self._room.folder if self._room is not None else self._folder
-
-    @property
-    def limit(self) -> int:
-        """How many bytes are kept at most; 0 where nothing can be."""
-        return self._room.limit if self._room is not None else 0
-
     def get(self, block: Block) -> BlockBytes:
         """Return the bytes of a block: mapped, or in memory where nothing can be kept."""
         return self._find(block) or self._bring(block)
@@ -122,7 +113,7 @@ class BlockCache:
         return [found[block.key] for block in blocks]
 
     @cached_property
-    def _room(self) -> Room | None:
+    def room(self) -> Room | None:
         """Where blocks go; None where they cannot be kept."""
         if self._limit == 0:
             return None
@@ -138,9 +129,9 @@ class BlockCache:
         return Room(folder, limit)
 
     def _find(self, block: Block) -> BlockBytes | None:
-        if self._room is None:
+        if self.room is None:
             return None
-        path = self._room.path(block.key)
+        path = self.room.path(block.key)
         data = map_block(path, block.key)
         if data is None:
             return None
@@ -151,7 +142,7 @@ class BlockCache:
 
     def _bring(self, block: Block) -> BlockBytes:
         with ExitStack() as stack:
-            room = self._room
+            room = self.room
             if room is not None:
                 try:
                     with waiting(block.path, block.start, block.stop):
