@@ -1,42 +1,35 @@
-"""Two epochs of json2vec over a JSON Lines file, printed as seconds of processor time.
-
-It runs in the environment of json2vec.
-"""
+"""json2vec's side of `schema.py` and `modules.py`: epochs of its streaming module."""
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 
-import json2vec
-import polars as pl
+import json2vec as j2v
 from _schema_fields import fields
-from loguru import logger
+from _worker import processor_seconds, serve
 
 
-def main() -> None:
-    path, size = sys.argv[1], int(sys.argv[2])
-    logger.remove()
-    model = json2vec.Model.from_schema(
-        *fields(json2vec), d_model=8, n_layers=1, n_heads=2, batch_size=size
-    )
-    data = json2vec.PolarsDataModule(
-        model=model,
-        train=pl.read_ndjson(path),
-        num_workers=0,
+def epochs(root: str, pattern: str, workers: int, batch_size: int) -> list[list[float]]:
+    """Return processor time and wall time of the first epoch, and of the second."""
+    small = {"d_model": 8, "n_layers": 1, "n_heads": 2}
+    module = j2v.StreamingDataModule(
+        model=j2v.Model.from_schema(*fields(j2v), batch_size=batch_size, **small),
+        root=root,
+        suffix="ndjson",
+        train=pattern,
+        replacement=False,
+        num_workers=workers,
         persistent_workers=False,
         pin_memory=False,
-        observation_buffer_size=1,
     )
     found = []
     for _ in range(2):
-        began = time.process_time()
-        for _ in data.dataloader("train"):
+        began, began_wall = processor_seconds(), time.perf_counter()
+        for _ in module.dataloader("train"):
             pass
-        found.append(time.process_time() - began)
-    print(json.dumps(found))
+        found.append([processor_seconds() - began, time.perf_counter() - began_wall])
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    serve({"epochs": epochs})

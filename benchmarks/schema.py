@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import random
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from _about import about
 from _peers import python_if_possible
+from _rounds import Side
 from _schema_fields import fields
 from _table import table
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _BATCH = 256
-_PEER = "json2vec 0.4.8"
+PEER = "json2vec 0.4.9"
 _NEEDS = """torch==2.13.0 tensordict lightning polars jmespath pydantic rich pluggy beartype loguru
 anytree"""
 """What json2vec requires. It asks for Python 3.12 itself, and runs in 3.11 as well."""
@@ -94,11 +94,17 @@ def epoch(loader: penstock.DataLoader) -> float:
     return time.process_time() - began
 
 
-def peer(python: Path, path: str) -> list[float]:
-    """Return the seconds of two epochs of json2vec."""
-    program = Path(__file__).with_name("_schema_json2vec.py")
-    command = [python, "-W", "ignore", program, path, str(_BATCH)]
-    return [float(one) for one in json.loads(subprocess.check_output(command, text=True))]
+def json2vec() -> Path | None:
+    """Return the Python that has json2vec; None where it does not install."""
+    return python_if_possible("json2vec", *_NEEDS.split(), alone=PEER.replace(" ", "=="))
+
+
+def theirs(python: Path, folder: str) -> list[float]:
+    """Return the seconds of two epochs of json2vec over the lines of a folder."""
+    with Side("_schema_json2vec.py", python) as side:
+        asked: dict[str, Any] = {"root": folder, "pattern": "l$", "batch_size": _BATCH}
+        _, found = side.ask("epochs", workers=0, **asked)
+    return [seconds for seconds, _ in found]
 
 
 def main() -> None:
@@ -115,7 +121,7 @@ def main() -> None:
         path = str(Path(name) / "records.jsonl")
         with penstock.writer(path) as sink:
             sink.write(records)
-        python = python_if_possible("json2vec", *_NEEDS.split(), alone=_PEER.replace(" ", "=="))
+        python = json2vec()
         rows = sources(records, path)
         for make in rows.values():
             next(iter(make(schema())))  # Imports torch, and makes columns.
@@ -125,15 +131,15 @@ def main() -> None:
                 found = [epoch(loader), epoch(loader)]
                 best[row] = [*map(min, best.get(row, found), found)]
             if python is not None:
-                found = peer(python, path)
-                best[_PEER] = [*map(min, best.get(_PEER, found), found)]
+                found = theirs(python, name)
+                best[PEER] = [*map(min, best.get(PEER, found), found)]
     facts = about("penstock", "torch", records=chosen.records, rounds=chosen.rounds)
     rates = {row: [chosen.records / seconds for seconds in found] for row, found in best.items()}
     if chosen.json:
         print(json.dumps({"about": facts, "rates": rates}, indent=1))
         return
     print(", ".join(f"{name} {value}" for name, value in facts.items()), end="\n\n")
-    there = max(rates.get(_PEER, [_STUDIED]))
+    there = max(rates.get(PEER, [_STUDIED]))
     head = ["from", "records a second", "first epoch", "steady : first", ": json2vec"]
     cells = [
         [row, f"{steady:,.0f}", f"{first:,.0f}", f"{steady / first:.2f}", f"{steady / there:.1f}"]
