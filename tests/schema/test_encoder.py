@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import penstock
+from penstock.errors import OptionError
 from penstock.schema import Array, Category, DateParts, Number, Schema, Set, Text, check_batch
 from penstock.schema._field import LeafField
 from tests.batch.encoder_contract import EncoderContract, plain
@@ -204,6 +205,14 @@ def test_a_query_into_more_lists_than_arrays_is_named(caplog: pytest.LogCaptureF
     deep.bind(None)
     assert "record/x: [*].a[*].x goes into 1 lists, and 0 arrays" in caplog.text
     assert "record/s: " not in caplog.text
+
+
+def test_a_path_and_a_rule_of_nulls_that_are_unknown_are_refused() -> None:
+    for name in ("path", "null_semantics"):
+        own = Schema(Number("x"))
+        setattr(own, name, "row")
+        with pytest.raises(OptionError, match=f"{name}='row'"):
+            penstock.DataLoader(RECORDS, own, batch_size=1)
 
 
 def test_large_vocabularies_are_saved_and_loaded() -> None:
