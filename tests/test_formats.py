@@ -23,13 +23,13 @@ from penstock.index import (
     BuildOptions,
     CsvScanner,
     LineScanner,
+    Profile,
     create_tokenize_and_index_jsonl_text_func,
     list_files,
     make_index,
     read_bad_lines,
     read_profile,
 )
-from penstock.index.profile import Profile
 from penstock.jsonl import JsonlDir, JsonlFile
 from penstock.jsonl._zstd import read_seek_table, seek_table
 from penstock.order import BucketPlan, CostPlan, Cursor, PackingPlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from penstock.index.profile import Profile
+from penstock.index import Profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

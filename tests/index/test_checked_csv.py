@@ -14,11 +14,18 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.datasets import CsvRows
-from penstock.index import BuildOptions, CsvScanner, Found, list_files, make_index, read_bad_lines
+from penstock.index import (
+    BuildOptions,
+    CsvScanner,
+    Found,
+    Profile,
+    list_files,
+    make_index,
+    read_bad_lines,
+)
 from penstock.index._parts import FilePart
-from penstock.index.checked._build import ScanResult, ScanUnit
+from penstock.index.checked._build import ScanUnit
 from penstock.index.checked._checks import Checks
-from penstock.index.profile import Profile
 from penstock.storage import LocalStore
 from penstock.work import UnitResults
 from tests.index.checked import bad_of, meta_of, profile_of
@@ -96,12 +103,11 @@ def test_rows_are_kept_if_and_only_if_they_have_the_fields_of_the_header(
         part = FilePart(found, 0, found.entry.size)
         unit = ScanUnit(UnitResults(folder), 0, (part,), CsvScanner(), checks)
         unit.run(lambda _: None)
-        result = ScanResult(unit)
-        (scanned,) = result.found.parts
-        assert result.found.profile is not None
-        profile = Profile.from_bytes(result.found.profile)
-        rows = result.rows(scanned.records)
-        assert [row for some in rows for row in some.tolist()] == expected
+        unit_found, rows = unit.result_of()
+        (scanned,) = unit_found.parts
+        assert unit_found.profile is not None
+        profile = Profile.from_bytes(unit_found.profile)
+        assert rows.tolist() == expected
     assert [(bad.newlines, bad.offset, bad.size) for bad in scanned.aside] == lines
     assert profile.records == len(expected)
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from penstock.index import Profile
 from penstock.index._parts import LinePieces
 from penstock.index._scan import LineScan, LineScanner
 from penstock.index.checked._build import LineCheck
 from penstock.index.checked._checks import Checks, Look
-from penstock.index.profile import Profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,9 +68,10 @@ def checked(
     assert all(text[cut - 1 : cut] == b"\n" for cut in cuts)
     assert all(after - before >= part for before, after in pairwise([0, *cuts]))
     for start, stop in pairwise([0, *cuts, len(text)]):
-        pieces = LinePieces(start, checks.max_line_bytes)
+        blocks = blocks_of(text[start:stop], block)
+        pieces = LinePieces(start, blocks, checks.max_line_bytes)
         check = LineCheck(Look(checks, profile, lambda some: rows.extend(some.tolist())))
-        for piece in pieces.of(blocks_of(text[start:stop], block)):
+        for piece in pieces:
             check.add(piece)
         for bad in check.aside:
             reasons[bad.offset] = bad.reason

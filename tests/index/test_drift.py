@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.index.profile import Profile
+from penstock.index import Profile
 from tests.rounds import rounds
 
 MANY = rounds(20_000, 1_000_000)

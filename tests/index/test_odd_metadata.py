@@ -13,7 +13,7 @@ from penstock.errors import PenstockError
 from penstock.index import create_default_jsonl_indexer, read_bad_lines, read_profile
 from penstock.index._load import _OpenFolder
 from penstock.index._scan import LineScanner
-from penstock.index.checked._build import ScanResult, ScanUnit
+from penstock.index.checked._build import ScanUnit
 from penstock.index.checked._checks import Checks
 from penstock.index.tokens._units import TokenUnit
 from penstock.work import UnitResults
@@ -144,7 +144,7 @@ def test_a_unit_that_is_none_is_told_of(kind: str, tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"000000\.unit|symbolic links"):
         tokens.result_of(np.dtype(np.uint16))
     with pytest.raises(OSError, match=r"000000\.unit|symbolic links"):
-        ScanResult(ScanUnit(results, 0, (), LineScanner(), Checks()))
+        ScanUnit(results, 0, (), LineScanner(), Checks()).result_of()
     if kind != "rows":
         with pytest.raises(OSError, match=r"000000\.unit|symbolic links"):
             tokens.found()

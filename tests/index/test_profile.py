@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.index.profile import UNREADABLE, Profile, profile_text
+from penstock.index import UNREADABLE, Profile, profile_text
 from penstock.index.profile import _profile as tree
 from tests.decode.json_values import records as json_records
 from tests.index.profile_model import profile_of, profile_records

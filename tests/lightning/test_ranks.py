@@ -23,9 +23,9 @@ Found = dict[str, Any]
 KINDS: dict[str, list[str]] = {
     "shuffled": ["step1", "step2", "end0"],
     "generated": ["step2", "step4", "end0"],
-    "dropped": ["step1", "end0"],
-    "a dataset": ["step1", "end0"],
-    "a source": ["step1", "end0"],
+    "dropped": ["step1"],
+    "a dataset": ["end0"],
+    "a source": ["step1"],
 }
 """Some checkpoints of each: in the middle of an epoch, at its last batch, at its end."""
 

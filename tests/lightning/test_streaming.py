@@ -79,9 +79,11 @@ def expected(suffix: str) -> list[int]:
 
 @pytest.mark.parametrize("suffix", NAMES)
 def test_every_suffix_is_read_from_a_folder_compressed_too(every: Path, suffix: str) -> None:
-    batches = module(every, suffix, test=rf"/{suffix}/").dataloader("test")
+    own = module(every, suffix, test=rf"/{suffix}/", train=rf"/{suffix}/")
+    batches, drawn = own.dataloader("test"), own.dataloader("train")
     assert numbers(batches) == expected(suffix)
-    assert len(batches) == -(-len(expected(suffix)) // 4)
+    assert len(batches) == len(drawn) == -(-len(expected(suffix)) // 4)
+    assert {*numbers(drawn)} <= {*expected(suffix)}
 
 
 @pytest.mark.parametrize("suffix", NAMES)

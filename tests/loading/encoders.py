@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,10 @@ class LockedError(Exception):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.lock = threading.Lock()
+
+
+def sees_variable(columns: pa.RecordBatch) -> list[str]:
+    return [os.environ["PENSTOCK_TEST"]] * len(columns)
 
 
 def raises_odd(columns: pa.RecordBatch) -> Any:

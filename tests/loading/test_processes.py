@@ -40,6 +40,15 @@ def _loader(encode: Any = None, method: str | None = "fork", **options: Any) -> 
     return penstock.DataLoader(pa.table({"n": np.arange(20)}), encode, **chosen)
 
 
+def test_workers_of_a_fork_server_have_the_variables_of_today(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for value in ("old", "new"):  # As credentials are, in a long run.
+        monkeypatch.setenv("PENSTOCK_TEST", value)
+        batches = list(_loader(encoders.sees_variable, "forkserver", num_workers=1))
+        assert {text for batch in batches for text in batch} == {value}
+
+
 # What goes wrong in a worker.
 
 

@@ -80,11 +80,12 @@ def test_a_block_is_fetched_once(get: Callable[[int], bytes], fetched: list[int]
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 3000)), max_size=60))
 def test_the_limit_is_never_passed(asked: list[tuple[int, int]]) -> None:
     with tempfile.TemporaryDirectory() as place:
-        cache = BlockCache(Path(place) / "blocks", 9000)
+        folder = Path(place) / "blocks"
+        cache = BlockCache(folder, 9000)
         for number, size in asked:
             found = cache.get(block(number * 10_000 + size, size=size))
             assert found.data.to_pybytes() == content(number * 10_000 + size, size)
-            assert sum(path.stat().st_size for path in cache.folder.glob("*.block*")) <= 9000
+            assert sum(path.stat().st_size for path in folder.glob("*.block*")) <= 9000
 
 
 def test_what_was_not_used_for_longest_goes_first(
@@ -199,8 +200,10 @@ def test_nobody_else_may_read_or_write(
     shared.chmod(0o777)
     cache = BlockCache(shared, 3 * SIZE)
     cache.get(block(1))
-    assert cache.folder == shared / f"blocks-{os.geteuid()}"
-    assert stat.S_IMODE(cache.folder.stat().st_mode) == 0o700
+    own = shared / f"blocks-{os.geteuid()}"
+    assert cache.room is not None
+    assert cache.room.folder == own
+    assert stat.S_IMODE(own.stat().st_mode) == 0o700
 
 
 def test_an_unwritable_folder_means_reading_directly_and_one_warning() -> None:
@@ -275,11 +278,13 @@ def test_another_limit_is_refused(text: str) -> None:
 def test_the_store_is_not_told_of_the_cache(own_cache: Path, tmp_path: Path) -> None:
     options = StorageOptions({"cache_dir": tmp_path / "x", "cache_limit": 5, "region": "r"})
     assert options.store_config() == {"region": "r"}
-    assert block_cache(options).folder == tmp_path / "x"
-    assert block_cache(options).limit == 5
+    room = block_cache(options).room
+    assert room is not None
+    assert (room.folder, room.limit) == (tmp_path / "x", 5)
     default = block_cache(StorageOptions())
-    assert default.folder == own_cache / "blocks"
-    assert 0 < default.limit <= 10 << 30
+    assert default.room is not None
+    assert default.room.folder == own_cache / "blocks"
+    assert 0 < default.room.limit <= 10 << 30
     assert block_cache(StorageOptions({"region": "s"})) is default
 
 

@@ -141,5 +141,5 @@ def test_counts_travel_between_processes() -> None:
         twin = pickle.loads(pickle.dumps(meter))
     assert twin.counts() == meter.counts()
     assert twin.in_flight() == []
-    twin.add(meter.counts())
+    twin.count(**meter.counts())
     assert (twin.requests, twin.seconds_reading) == (4, 1.0)

@@ -20,8 +20,7 @@ from penstock.datasets.columns._units import RecordsUnit, cut, stretches
 from penstock.datasets.fields._paths import is_listlike, like
 from penstock.decode import as_values, keep_pandas_out, read_around_bad
 from penstock.errors import MalformedLineError, SchemaMismatchError
-from penstock.index import digest, read_profile
-from penstock.index.profile import UNREADABLE, Profile, decode_profile, profile_text
+from penstock.index import UNREADABLE, Profile, decode_profile, digest, profile_text, read_profile
 from penstock.storage import cache_directory, is_remote, read_metadata
 from penstock.work import Shared, UnitResults, run_units, viewed
 

@@ -106,12 +106,13 @@ def fit_array(array: pa.Array, type_: pa.DataType, path: str, cast: Cast = exact
         return pa.ExtensionArray.from_storage(type_, storage)
     if is_.is_dictionary(type_):
         return cast(fit_array(array, type_.value_type, path, cast), type_, path)
-    for is_nested, may_become, fit in _NESTED:
-        if is_nested(type_) and may_become(array.type):
+    for nested, fitting, fit in _NESTED:
+        if not is_any(type_, nested):
+            continue
+        if is_any(array.type, fitting):
             return fit(array, type_, path, cast)
-        if is_nested(type_):
-            row = int((~null_rows(array)).argmax())
-            raise Misfit(path, as_shown(array[row]), str(type_), row=row)
+        row = int((~null_rows(array)).argmax())
+        raise Misfit(path, as_shown(array[row]), str(type_), row=row)
     return cast(array, type_, path)
 
 
@@ -168,14 +169,6 @@ def mismatch(misfit: Misfit, number: int) -> SchemaMismatchError:
 
 def _null(field: pa.Field, path: str, nulls: NDArray[np.bool_]) -> Misfit:
     return Misfit(path, None, f"{field.type} not null", row=int(nulls.argmax()))
-
-
-def _is_list(type_: pa.DataType) -> bool:
-    return is_any(type_, LISTS)
-
-
-def _has_items(type_: pa.DataType) -> bool:
-    return _is_list(type_) or is_.is_map(type_)
 
 
 def _fit_lists(array: pa.Array, type_: pa.DataType, path: str, cast: Cast) -> pa.Array:
@@ -269,9 +262,10 @@ def _cast(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
 
 
 _NESTED = (
-    (_is_list, _has_items, _fit_lists),
-    (is_.is_struct, is_.is_struct, _fit_structs),
-    (is_.is_map, is_.is_map, _fit_maps),
+    (LISTS, (*LISTS, "map"), _fit_lists),
+    (("struct",), ("struct",), _fit_structs),
+    (("map",), ("map",), _fit_maps),
 )
+"""Nested types, those that are made into them, and how."""
 _FAMILIES = (("integer",), TEXTS, ("decimal",), ("timestamp", "date"), ("time",), ("duration",))
 """Types that Arrow casts into each other safely, by their tests in `pyarrow.types`."""

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from penstock.index._indexer import noop_sample_processing as noop_sample_processing
     from penstock.index._listing import (
         INDEX_FOLDER,
-        INDEXER_ENDINGS,
         Found,
         IndexPlace,
         Listing,
@@ -66,7 +65,10 @@ if TYPE_CHECKING:
     from penstock.index.checked._checks import BadLine as BadLine
     from penstock.index.checked._checks import read_bad_lines as read_bad_lines
     from penstock.index.csv._scan import CsvScanner, scan_rows
+    from penstock.index.profile._document import decode_profile, profile_text
     from penstock.index.profile._document import read_profile as read_profile
+    from penstock.index.profile._profile import Profile
+    from penstock.index.profile._values import UNREADABLE
     from penstock.index.tokenizers._files import NamedTokenizer, load_tokenizer
     from penstock.index.tokenizers._tokenizer import TokenizerFunc as TokenizerFunc
     from penstock.index.tokenizers._tokenizer import tokenizer_of
@@ -120,9 +122,7 @@ __all__, __getattr__, __dir__ = facade(
         "_folder": "leftover_problem put_aside_in refuse_put_aside remove_leftover",
         "_formats": "CSV Format LINES format_by_name format_named load",
         "_heads": "check_heads",
-        "_listing": (
-            "Found INDEXER_ENDINGS INDEX_FOLDER IndexPlace Listing list_files place_beside place_of"
-        ),
+        "_listing": "Found INDEX_FOLDER IndexPlace Listing list_files place_beside place_of",
         "_load": "meta_of read_meta",
         "_meta": "FileMeta Meta TokensMeta",
         "_names": "COLUMNS DOCUMENT_FILES ROWS TOKEN_FOLDER rebuilding",
@@ -135,6 +135,9 @@ __all__, __getattr__, __dir__ = facade(
         "checked._build": "LineCheck check_part",
         "checked._checks": "Checks JSON_NAMES Look",
         "csv._scan": "CsvScanner scan_rows",
+        "profile._document": "decode_profile profile_text",
+        "profile._profile": "Profile",
+        "profile._values": "UNREADABLE",
         "tokenizers._files": "NamedTokenizer load_tokenizer",
         "tokenizers._tokenizer": "tokenizer_of",
         "tokens._inputs": "input_of",

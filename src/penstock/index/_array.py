@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from penstock.decode import decode_as_json
 from penstock.errors import MalformedLineError
-from penstock.index._scan import Scanner, escaped_bytes
+from penstock.index._scan import FileScan, Scanner, escaped_bytes
 from penstock.jsonl import BOM
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
 LARGEST_ELEMENT = 256 << 20
@@ -35,8 +34,8 @@ class ArrayScanner(Scanner):
         return ArrayScan(path, start)
 
 
-class ArrayScan:
-    r"""Finds elements; see `penstock.index.FileScan`.
+class ArrayScan(FileScan):
+    r"""Finds elements.
 
     Brackets and commas count outside of quotes alone, and only whether the brackets close is
     checked: an element that is no JSON is found when it is read, as a bad line is.
@@ -76,9 +75,6 @@ class ArrayScan:
             why = "the file ends inside of a text" if self._is_quoted else "the array has no end"
             raise self._wrong(why, self._at)
         return _NONE
-
-    def facts(self) -> dict[str, object]:
-        return {}
 
     def _begin(self, data: NDArray[np.uint8], filled: _Filled) -> int:
         """Find the bracket that begins the array; return where it stands, or the block ends."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import time
-from contextlib import ExitStack
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
@@ -19,33 +20,22 @@ from penstock.index._heads import check_heads
 from penstock.index._load import meta_of
 from penstock.index._meta import FileMeta, Meta, RecordRun, write_meta
 from penstock.index._names import COLUMNS, FRAMES, ROWS, refuse_unnamable
-from penstock.index._parts import parts_of
-from penstock.index._scan import (
-    LARGEST_FRAME,
-    ScannedFrames,
-    is_local_text,
-    opened,
-    scan_file,
-)
+from penstock.index._parts import FilePart, parts_of
+from penstock.index._scan import LARGEST_FRAME, ScannedFrames, is_local_text, opened, scan_file
 from penstock.index._stale import changes, hashed_files
 from penstock.index.checked._checks import Checks
 from penstock.order import whole_number
-from penstock.storage import join, trim_cache
+from penstock.storage import OpenFile, join, trim_cache
 from penstock.work import viewed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from contextlib import AbstractContextManager
     from pathlib import Path
-    from typing import BinaryIO
 
     from numpy.typing import NDArray
 
     from penstock.index._listing import Found, IndexPlace, Listing
-    from penstock.index._parts import FilePart
     from penstock.index._sample_index import SampleIndex
     from penstock.index._scan import Scanner
-    from penstock.storage import OpenFile
     from penstock.work import View
 
 _log = logging.getLogger("penstock.index")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import glob
 import logging
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock._words import counted, few, warn_once
-from penstock.errors import ObjectNotFoundError, OptionError
+from penstock.errors import ObjectNotFoundError, OptionError, PenstockError
 from penstock.index._formats import (
     FORMATS,
     LINES,
@@ -22,15 +23,11 @@ from penstock.index._formats import (
     record_formats,
 )
 from penstock.index._heads import format_by_head, open_by_name
-from penstock.index._listing import Listing, joined, list_each, list_files
+from penstock.index._listing import Found, Listing, What, joined, list_each, list_files
 from penstock.storage import StorageOptions, is_pattern, without_query
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from penstock.errors import PenstockError
     from penstock.index._formats import Format
-    from penstock.index._listing import Found, What
     from penstock.index._scan import Scanner
 
 _log = logging.getLogger("penstock.datasets")
@@ -118,8 +115,12 @@ def look_at(
 
     `format_name` is the format of all files there, whatever their names and first bytes say.
     """
-    find = _detected if format_name is None else partial(_named_format, format_name)
-    found = find(what, StorageOptions() if options is None else options, index)
+    options = StorageOptions() if options is None else options
+    folder = None if index is None else os.fspath(index)
+    if format_name is None:
+        found = _detected(what, options, folder)
+    else:
+        found = _named_format(format_name, what, options, folder)
     if not format_options:
         return found
     found.format.check_options(format_options)
@@ -128,10 +129,7 @@ def look_at(
 
 
 def _named_format(
-    name: str,
-    what: What | Sequence[What],
-    options: StorageOptions,
-    index: str | os.PathLike[str] | None,
+    name: str, what: What | Sequence[What], options: StorageOptions, index: str | None
 ) -> Detected:
     """Return the files at a path as those of one row of the table."""
     row = format_named(name)
@@ -139,8 +137,7 @@ def _named_format(
         known = ", ".join(row.name for row in FORMATS)
         raise OptionError(f"format={name!r}: there is no such format; there are: {known}.")
     listing = list_files(what, (), options)
-    folder = None if index is None else os.fspath(index)
-    at_path = Detected(what, row, listing, options, folder)
+    at_path = Detected(what, row, listing, options, index)
     if row.folder is not None:
         found = _together(replace(at_path, what=listing.named[0]), [row], listing)
         if found is None:
@@ -157,11 +154,7 @@ def _named_format(
     return replace(at_path, what=each, listing=replace(listing, files=files), others=others)
 
 
-def _detected(
-    what: What | Sequence[What],
-    options: StorageOptions,
-    index: str | os.PathLike[str] | None = None,
-) -> Detected:
+def _detected(what: What | Sequence[What], options: StorageOptions, index: str | None) -> Detected:
     """Return which format lies at a path.
 
     Of several formats the first in the table is taken, and a folder without records has lines, of
@@ -169,20 +162,19 @@ def _detected(
     """
     if isinstance(what, list | tuple) and len(what) == 1:
         (what,) = what
-    folder = None if index is None else os.fspath(index)
     if not isinstance(what, str | os.PathLike):
-        return _of_records(Detected(what, LINES, _several([*what], options), options, folder))
+        return _of_records(Detected(what, LINES, _several([*what], options), options, index))
     path = os.fspath(what)
     try:
         listing = list_files(path, (), options)
     except ObjectNotFoundError:
         unlisted = Listing((path,), None, os.path.dirname(path), [])
-        at_path = Detected(path, LINES, unlisted, options, folder)
+        at_path = Detected(path, LINES, unlisted, options, index)
         found = None if is_pattern(path) else _together(at_path, folder_formats(), None)
         if found is None:
             raise
         return found
-    at_path = Detected(path, LINES, listing, options, folder)
+    at_path = Detected(path, LINES, listing, options, index)
     return _together(at_path, _marked(at_path), listing) or _of_records(at_path)
 
 

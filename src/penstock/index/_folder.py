@@ -8,10 +8,11 @@ import shutil
 import stat
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from penstock.errors import (
     CorruptIndexError,
@@ -57,9 +58,6 @@ from penstock.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Self
-
     from penstock.index._listing import IndexPlace
 
 _WHAT = "Made by Penstock from the data beside it, or named in meta.json; it can be made again."
@@ -71,30 +69,25 @@ _PAUSE = 0.002
 _NOT_ALWAYS = (FRAMES, BAD_LINES, PROFILE, PROFILE_STATE, TRAINED, *DOCUMENT_FILES)
 
 
-class NewFolder:
+class NewFolder(HiddenFolder):
     """A hidden folder that becomes the index, or vanishes with its `with` block.
 
     Unless `is_kept`, backups and repositories leave it out.
     """
 
     def __init__(self, place: IndexPlace, *, is_kept: bool = False) -> None:
+        super().__init__(Path(place.folder))
         self._place = place
         self._is_marked = not is_kept and not place.is_remote
-        self._hidden = HiddenFolder(Path(place.folder))
-
-    @property
-    def path(self) -> Path:
-        """Where its files are written."""
-        return self._hidden.path
 
     def __enter__(self) -> Self:
         if self._place.is_remote:
-            self._hidden.final = Path(tempfile.mkdtemp(prefix="penstock-index-"), "index")
+            self.final = Path(tempfile.mkdtemp(prefix="penstock-index-"), "index")
         else:
-            make_parent(self._hidden.final)
-            clear_dead_folders(self._hidden.final)
+            make_parent(self.final)
+            clear_dead_folders(self.final)
         try:
-            self._hidden.__enter__()
+            super().__enter__()
             if self._is_marked:
                 mark_as_cache(self.path, _WHAT)
         except BaseException:
@@ -107,7 +100,7 @@ class NewFolder:
 
         `keep_columns` takes along the columns that lie in the one that is replaced.
         """
-        final, path, columns = self._hidden.final, self.path, self._hidden.final / COLUMNS
+        final, path, columns = self.final, self.path, self.final / COLUMNS
         try:
             if self._place.is_remote:
                 store, name = locate(self._place.folder, self._place.options)
@@ -126,17 +119,15 @@ class NewFolder:
             ) from None
 
     def __exit__(self, *_: object) -> None:
-        is_held = self._hidden.is_held
-        self._hidden.close()
+        is_held = self.is_held
+        self.close()
         if self._place.is_remote and is_held:
-            remove_tree(self._hidden.final.parent)
+            remove_tree(self.final.parent)
 
 
 @contextmanager
-def only_builder(
-    folder: str, timeout: float, is_there: Callable[[], bool] = lambda: False
-) -> Iterator[bool]:
-    """Hold the right to build an index in a folder; yields False when another just built it.
+def only_builder(folder: str, timeout: float = 3600.0) -> Iterator[None]:
+    """Hold the right to build an index in a folder; another process may just have built it.
 
     The lock lies under the cache directory, so that data that may not be written to needs none.
     Between machines the first rename wins.
@@ -147,7 +138,7 @@ def only_builder(
         path=folder,
     )
     with only_one(_lock_file(f"{digest(folder)}.lock"), timeout, late):
-        yield not is_there()
+        yield
 
 
 def _lock_file(name: str) -> Path:
@@ -339,7 +330,7 @@ def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 
-def _may_go_on(failure: BaseException | None) -> bool:
+def _may_go_on(failure: object) -> bool:
     """Whether the same work may succeed the next time, after this failure."""
     if not isinstance(failure, Exception):
         return failure is not None
@@ -349,7 +340,7 @@ def _may_go_on(failure: BaseException | None) -> bool:
     return isinstance(failure, StorageError | WorkerError) and has_room and not is_final
 
 
-class UnitFolder:
+class UnitFolder(HiddenFolder):
     """A hidden folder beside an index, named after the work, for the results of units.
 
     A builder that succeeds removes it. A builder that is killed or interrupted leaves it, and one
@@ -359,39 +350,35 @@ class UnitFolder:
     """
 
     def __init__(self, place: IndexPlace, key: str | None) -> None:
-        self._hidden = HiddenFolder(work_place(place), key=key)
+        super().__init__(work_place(place), key=key)
         self._is_remote = place.is_remote
         self._made: list[Path] = []
         """Folders around it that were not there, the inner ones first."""
 
-    @property
-    def path(self) -> Path:
-        """Where the units lie."""
-        return self._hidden.path
-
     def __enter__(self) -> Self:
         if not self._is_remote:  # The cache is shared.
-            self._made = [one for one in self._hidden.final.parents if not one.exists()]
-        make_parent(self._hidden.final)
-        self._hidden.__enter__()
+            self._made = [one for one in self.final.parents if not one.exists()]
+        make_parent(self.final)
+        super().__enter__()
         try:
             remove_special(self.path)
-            clear_dead_folders(self._hidden.final)
+            clear_dead_folders(self.final)
             mark_as_cache(self.path, _WHAT)
         except BaseException:
             self.__exit__(None, BaseException())  # Keeps the units that were there before.
             raise
         return self
 
-    def __exit__(self, _kind: object, failure: BaseException | None, _trace: object = None) -> None:
-        if not self._hidden.is_held:
+    def __exit__(self, *raised: object) -> None:
+        if not self.is_held:
             return  # A process that was forked from the builder.
-        is_kept = self._hidden.key is not None and _may_go_on(failure)
+        failure = raised[1]
+        is_kept = self.key is not None and _may_go_on(failure)
         is_kept = is_kept and any(self.path.glob("*.unit"))
         if is_kept and isinstance(failure, Exception):
             failure.add_note("Finished work is kept: the same call continues with the rest.")
         # A journal that is not undone yet exists only here.
-        self._hidden.close(keep=is_kept or (self.path / JOURNAL).exists())
+        self.close(keep=is_kept or (self.path / JOURNAL).exists())
         if failure is not None:
             with suppress(OSError):  # One of them is not empty.
                 for folder in self._made:

@@ -5,10 +5,11 @@ A row names its code as text ("module:name"), loaded on use, so that it may poin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
-from inspect import Parameter, signature
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError
@@ -16,8 +17,6 @@ from penstock.jsonl import BOM, COMPRESSED
 from penstock.storage import without_query
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from penstock.index._scan import Scanner
 
 
@@ -88,10 +87,7 @@ class Format:
 
     def check_options(self, options: Mapping[str, object]) -> None:
         """Raise for options that this format does not have."""
-        every = signature(load(self.scanner)).parameters if self.scanner is not None else {}
-        # Until its first call, a protocol without a constructor has `*args` and `**kwargs`.
-        starred = Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD
-        known = [name for name, one in every.items() if one.kind not in starred]
+        known = [*signature(load(self.scanner)).parameters] if self.scanner is not None else []
         for name in options:
             if name not in known:
                 has = f"there are: {', '.join(known)}" if known else "it has none"

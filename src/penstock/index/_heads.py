@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, cast
 
 from penstock.decode import decode_as_json
 from penstock.errors import CorruptFileError, OptionError
-from penstock.index._formats import format_by_bytes, format_named, record_formats
+from penstock.index._formats import Format, format_by_bytes, format_named, record_formats
 from penstock.jsonl import BOM, compression_of, decompressed, refuse_compressed
 from penstock.storage import without_query
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
-    from penstock.index._formats import Format
     from penstock.index._listing import Found
 
 _HEAD_BYTES = 4096

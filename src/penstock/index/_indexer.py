@@ -8,36 +8,38 @@ import os
 import shutil
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import numpy as np
 
-from penstock.errors import CorruptIndexError, IndexExistsError, OptionError
-from penstock.index._build import BuildOptions
+from penstock.errors import (
+    CorruptIndexError,
+    IndexExistsError,
+    ObjectNotFoundError,
+    OptionError,
+)
+from penstock.index._build import BuildOptions, Mode
 from penstock.index._fingerprint import file_fingerprint
 from penstock.index._folder import NewFolder
-from penstock.index._listing import INDEX_FOLDER, Found, IndexPlace, Listing, list_lines, place_of
-from penstock.index._meta import FileMeta, Meta, RecordRun, write_meta
+from penstock.index._listing import INDEX_FOLDER, Found, IndexPlace, Listing, list_files, place_of
+from penstock.index._meta import FileMeta, Meta, RecordRun, TokensMeta, write_meta
 from penstock.index._names import BAD_LINES, FILES, ROWS
 from penstock.index._open_index import load_beside, make_index
-from penstock.index._sample_schema import SAMPLE_SCHEMA, encode_schema
+from penstock.index._sample_schema import SAMPLE_SCHEMA, SampleSchema, encode_schema
 from penstock.index._scan import LineScan, LineScanner, ScannedFrames, opened, scan_file
 from penstock.jsonl import BOM, JsonlFile, decompressed, read_pieces
 from penstock.storage import StorageOptions, join, local_path, locate
 from penstock.work import Bar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import BinaryIO
-
-    from penstock.index._build import Mode
-    from penstock.index._meta import TokensMeta
     from penstock.index._sample_index import SampleIndex
-    from penstock.index._sample_schema import SampleSchema
 
+_ENDINGS = (".jsonl", ".jsonl.zst", ".jsonl.zstd", ".jsonl.gz")
+"""What `create_default_jsonl_indexer` reads of a folder; `penstock.open` reads other names, too."""
 _ROWS_AT_ONCE = 65_536
 _log = logging.getLogger("penstock.index")
 _PIECE_BYTES, _HEAD_BYTES = 1 << 20, 1 << 10
@@ -347,7 +349,10 @@ def create_default_jsonl_indexer(  # noqa: PLR0913 (options, by name)
     build = BuildOptions(progress, full_hash, validate, profile, max_line_bytes, num_workers)
     build.check()
     options = StorageOptions(storage_options)
-    listing = list_lines(input_base_path, options)
+    listing = list_files(input_base_path, _ENDINGS, options)
+    if not listing.files:
+        path, ends = listing.named[0], ", ".join(_ENDINGS)
+        raise ObjectNotFoundError(f"{path} holds no JSON Lines files ({ends}).", path=path)
     mode: Mode = "overwrite" if overwrite else "update" if update else "new"
     return partial(_index_lines, listing, mode, build, options, index)
 

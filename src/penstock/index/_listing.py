@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -33,14 +34,10 @@ from penstock.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.index._scan import Scanner
-    from penstock.storage import Entry, OpenFile, StorageOptions, Store
+    from penstock.storage import Entry, OpenFile, Store
 
 INDEX_FOLDER = "index"
-INDEXER_ENDINGS = (".jsonl", ".jsonl.zst", ".jsonl.zstd", ".jsonl.gz")
-"""What `create_default_jsonl_indexer` reads of a folder; `penstock.open` reads other names, too."""
 
 _AT_ONCE = 16
 _APART = frozenset({INDEX_FOLDER, TOKEN_FOLDER})
@@ -143,16 +140,6 @@ def list_again(
     fitting = (ends for ends in endings if all(name.endswith(ends) for name in names))
     chosen = next(fitting, ())  # Else the first bytes said what they are.
     return replace(listing, files=list_files(listing.named, chosen, options).files)
-
-
-def list_lines(what: What | Sequence[What], options: StorageOptions) -> Listing:
-    """Return the files of a path, folder, pattern or list that the seed's indexers read."""
-    listing = list_files(what, INDEXER_ENDINGS, options)
-    if not listing.files:
-        path = listing.named[0]
-        ends = ", ".join(INDEXER_ENDINGS)
-        raise ObjectNotFoundError(f"{path} holds no JSON Lines files ({ends}).", path=path)
-    return listing
 
 
 def joined(parts: Sequence[Listing]) -> Listing:

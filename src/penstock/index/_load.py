@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 import numpy as np
 
@@ -45,9 +46,6 @@ from penstock.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import BinaryIO, Self
-
     from numpy.typing import NDArray
 
     from penstock.index._listing import IndexPlace
@@ -154,7 +152,11 @@ class _OpenFolder:
                 if appears(self.path, lambda: os.path.isdir(self.path)):
                     continue
                 refuse_put_aside(self.path)
-                raise self._missing("") from None
+                raise ObjectNotFoundError(
+                    f"there is no index in {self.path}. Build it: penstock index PATH; or of "
+                    "tokens: penstock tokenize SRC DST",
+                    path=self.path,
+                ) from None
             return self
 
     def __exit__(self, *_: object) -> None:
@@ -198,7 +200,8 @@ class _OpenFolder:
             with translated(self.name(base_name), "read"):
                 yield
         except ObjectNotFoundError:
-            raise self._missing(base_name) from None
+            text = str(self.damaged(f"{base_name} is missing"))
+            raise ObjectNotFoundError(text, path=self.path) from None
         except CorruptFileError as why:
             raise self.damaged(str(why).rstrip(".")) from None
 
@@ -227,16 +230,6 @@ class _OpenFolder:
             return os.stat(self.path).st_ino != os.fstat(self._descriptor).st_ino
         except FileNotFoundError:
             return True
-
-    def _missing(self, base_name: str) -> ObjectNotFoundError:
-        if not base_name:
-            message = (
-                f"there is no index in {self.path}. Build it: penstock index PATH; or of tokens: "
-                "penstock tokenize SRC DST"
-            )
-        else:
-            message = str(self.damaged(f"{base_name} is missing"))
-        return ObjectNotFoundError(message, path=self.path)
 
 
 def _map_documents(folder: _OpenFolder, samples: int) -> Documents:

@@ -18,10 +18,10 @@ from penstock.errors import (
     ObjectNotFoundError,
     OptionError,
 )
-from penstock.index._build import BuildOptions, build_index, has_additions
+from penstock.index._build import BuildOptions, Mode, build_index, has_additions
 from penstock.index._fingerprint import digest
 from penstock.index._folder import appears, bring_back, only_builder
-from penstock.index._listing import IndexPlace, place_of
+from penstock.index._listing import IndexPlace, Listing, place_of
 from penstock.index._load import kind_in, load_index
 from penstock.index._names import FILES, META, rebuilding
 from penstock.index._stale import changes, listing_of, refuse_stale
@@ -29,6 +29,7 @@ from penstock.storage import (
     HiddenFolder,
     StorageOptions,
     cache_directory,
+    entry_at,
     fetch_files,
     is_plain_name,
     join,
@@ -39,8 +40,6 @@ from penstock.storage import (
 )
 
 if TYPE_CHECKING:
-    from penstock.index._build import Mode
-    from penstock.index._listing import Listing
     from penstock.index._meta import Meta
     from penstock.index._sample_index import SampleIndex
     from penstock.index._scan import Scanner
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("penstock.index")
 LARGEST_UNASKED = 10_000_000_000
 """Bytes of remote data that are indexed without being asked to."""
-BUILD_SECONDS = 3600.0
 
 
 def make_index(  # noqa: PLR0913 (options, given by name)
@@ -67,7 +65,7 @@ def make_index(  # noqa: PLR0913 (options, given by name)
     build = build or BuildOptions()
     build.check()
     _refuse_no_files(listing)
-    with only_builder(place.folder, BUILD_SECONDS):
+    with only_builder(place.folder):
         bring_back(place)
         if not exists(place):
             refuse_other_folder(place)
@@ -107,11 +105,7 @@ def load_beside(base: str, folder: str, options: StorageOptions) -> SampleIndex:
 def exists(place: IndexPlace) -> bool:
     """Whether there is an index; waits where one is just being replaced."""
     if place.is_remote:
-        store, name = locate(place.folder, place.options)
-        with suppress(ObjectNotFoundError):
-            store.entry(f"{name}/{META}")
-            return True
-        return False
+        return entry_at(*locate(join(place.folder, META), place.options)) is not None
     names = [join(place.folder, name) for name in (FILES, META)]
     return appears(place.folder, lambda: any(map(os.path.exists, names)))
 
@@ -134,8 +128,8 @@ def local_folder(place: IndexPlace) -> str:
     meta = entries[META]
     key = digest([place.folder, meta.version, meta.modified, meta.size])
     final = cache_directory() / "fetched-indexes" / key
-    with only_builder(str(final), BUILD_SECONDS, final.exists) as mine:
-        if mine:
+    with only_builder(str(final)):
+        if not final.exists():
             final.parent.mkdir(parents=True, exist_ok=True)
             # A machine that shares the cache may be quicker.
             with HiddenFolder(final, key=key) as hidden, suppress(ObjectExistsError):

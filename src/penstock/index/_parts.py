@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -12,19 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from penstock.errors import CorruptFileError
-from penstock.index._scan import (
-    TEXT_BYTES,
-    ScannedFrames,
-    is_local_text,
-    opened,
-    text_blocks,
-)
+from penstock.index._scan import TEXT_BYTES, ScannedFrames, is_local_text, opened, text_blocks
 from penstock.jsonl import BOM
 from penstock.work import PublishedUnit
 
 if TYPE_CHECKING:
     import mmap
-    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from penstock.index._listing import Found
     from penstock.index._scan import Scanner
@@ -41,27 +35,22 @@ class LinePiece(NamedTuple):
     newlines: int
     """Newlines before it, in its part."""
     text: bytes
-
-
-class LongLine(NamedTuple):
-    """A line that is too long to keep in memory; blank ones are skipped."""
-
-    offset: int
-    newlines: int
-    size: int
+    too_long: int = 0
+    """Bytes of one line that is too long to keep in memory, and not in `text`."""
 
 
 class LinePieces:
     r"""Cuts the blocks of a file, from byte `start` on, where a line begins, into pieces of lines.
 
-    Lines of more than `longest` bytes are not kept in memory.
+    Lines of more than `longest` bytes are not kept in memory, and skipped where they are blank.
 
-    >>> lines = LinePieces(4)
-    >>> [piece.text for piece in lines.of([b"bb", b"b\nc", b"c\n"])], lines.newlines
+    >>> lines = LinePieces(4, [b"bb", b"b\nc", b"c\n"])
+    >>> [piece.text for piece in lines], lines.newlines
     ([b'bbb\n', b'cc\n'], 2)
     """
 
-    def __init__(self, start: int, longest: int | None = None) -> None:
+    def __init__(self, start: int, blocks: Iterable[bytes], longest: int | None = None) -> None:
+        self._blocks = blocks
         self._begun = start  # Where the unfinished line begins.
         self._longest = float("inf") if longest is None else longest
         self._held: list[bytes] = []  # The bytes of that line so far, unless it is too long.
@@ -71,9 +60,9 @@ class LinePieces:
         self.newlines = 0
         """Newlines in the part, as far as it is read."""
 
-    def of(self, blocks: Iterable[bytes]) -> Iterator[LinePiece | LongLine]:
-        """Yield the lines of all blocks; the first has three bytes or more, if the file has."""
-        for block in blocks:
+    def __iter__(self) -> Iterator[LinePiece]:
+        # The first block has three bytes or more, if the file has.
+        for block in self._blocks:
             if not self._begun and not self._held_bytes and block.startswith(BOM):
                 self._begun = len(BOM)
                 yield from self._cut(block[len(BOM) :])
@@ -82,7 +71,7 @@ class LinePieces:
         if self._held_bytes:
             yield from self._finished(b"")
 
-    def _cut(self, block: bytes) -> Iterator[LinePiece | LongLine]:
+    def _cut(self, block: bytes) -> Iterator[LinePiece]:
         done = 0
         if self._is_long:
             done = block.find(b"\n") + 1
@@ -95,7 +84,7 @@ class LinePieces:
                 done = end
         self._hold(block[done:])
 
-    def _finished(self, end: bytes) -> Iterator[LinePiece | LongLine]:
+    def _finished(self, end: bytes) -> Iterator[LinePiece]:
         """Yield the line that was unfinished, and the lines that end here."""
         offset, newlines = self._begun, self.newlines
         size = self._held_bytes + len(end)
@@ -107,7 +96,7 @@ class LinePieces:
         if not is_long:
             yield LinePiece(offset, newlines, text)
         elif not is_blank:
-            yield LongLine(offset, newlines, size)
+            yield LinePiece(offset, newlines, b"", size)
 
     def _hold(self, rest: bytes) -> None:
         self._held_bytes += len(rest)
@@ -175,29 +164,16 @@ class PartsUnit(PublishedUnit):
         )
 
 
-class PartLines(LinePieces):
-    """The lines of a part, some whole ones at a time."""
-
-    blocks: Iterator[bytes]
-    scanned: ScannedFrames
-
-    def __iter__(self) -> Iterator[LinePiece | LongLine]:
-        return self.of(self.blocks)
-
-    @property
-    def frames(self) -> list[tuple[int, int, int, int]]:
-        return self.scanned.as_tuples
-
-
 @contextmanager
 def opened_lines(
-    part: FilePart, advance: Callable[[int], object], longest: int | None = None
-) -> Iterator[PartLines]:
+    part: FilePart,
+    advance: Callable[[int], object],
+    longest: int | None = None,
+    frames: ScannedFrames | None = None,
+) -> Iterator[LinePieces]:
     """Open the lines of a part; lines of more than `longest` bytes are not kept in memory."""
-    lines = PartLines(part.start, longest)
-    lines.scanned = ScannedFrames()
-    with opened_blocks(part, advance, lines.scanned) as lines.blocks:
-        yield lines
+    with opened_blocks(part, advance, frames or ScannedFrames()) as blocks:
+        yield LinePieces(part.start, blocks, longest)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
@@ -17,7 +18,6 @@ from penstock.index._listing import cached_place, list_again, place_beside, plac
 from penstock.index._load import meta_of
 from penstock.index._names import META
 from penstock.index._open_index import (
-    BUILD_SECONDS,
     check_kind,
     exists,
     load_place,
@@ -28,11 +28,17 @@ from penstock.index._open_index import (
     shown,
 )
 from penstock.index._stale import changes, refuse_stale
-from penstock.storage import StorageOptions, cache_directory, is_below, is_read_only, join, locate
+from penstock.storage import (
+    StorageOptions,
+    cache_directory,
+    entry_at,
+    is_below,
+    is_read_only,
+    join,
+    locate,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from penstock.index._listing import IndexPlace, Listing
     from penstock.index._meta import Meta
     from penstock.index._sample_index import SampleIndex
@@ -107,9 +113,9 @@ def _as_made(place: IndexPlace, scanner: Scanner, given: Mapping[str, object]) -
 def _build_missing(
     listing: Listing, scanner: Scanner, place: IndexPlace, build: BuildOptions
 ) -> None:
-    with only_builder(place.folder, BUILD_SECONDS, lambda: exists(place)) as mine:
+    with only_builder(place.folder):
         bring_back_records(place.folder)
-        if mine and not exists(place):
+        if not exists(place):
             refuse_unasked(listing, listing.bytes)
             refuse_put_aside(place.folder)
             refuse_other_folder(place)
@@ -150,9 +156,10 @@ class _Refreshing:
     def rebuilt(self) -> SampleIndex:
         """Return the index, built anew by this process or by one that it waited for."""
         place = self.target
-        before = _version_of(place)
+        meta_file = locate(join(place.folder, META), place.options)
+        before = entry_at(*meta_file)
         with self._only_builder() as listing:
-            if _version_of(place) == before:
+            if entry_at(*meta_file) == before:
                 refuse_other_kind(place, self.scanner.kind, unknown=self.scanner.kind)
                 build = BuildOptions(self.progress, made_by=_OPEN)
                 with suppress(CorruptIndexError, ObjectNotFoundError):
@@ -211,17 +218,8 @@ class _Refreshing:
     def _only_builder(self) -> Iterator[Listing]:
         """Yield the files as they are now, while no other process builds."""
         row, folder = format_named(self.scanner.kind), self.target.folder
-        with only_builder(folder, BUILD_SECONDS):
+        with only_builder(folder):
             bring_back_records(folder)
             # Since the first listing another process may have indexed later files.
             endings = (row.sure_endings, row.endings) if row else ()
             yield list_again(self.listing, endings, self.place.options)
-
-
-def _version_of(place: IndexPlace) -> object:
-    """Return a value that differs between one index in a place and the next; None without one."""
-    store, name = locate(join(place.folder, META), place.options)
-    with suppress(ObjectNotFoundError):
-        entry = store.entry(name)
-        return entry.modified, entry.version, entry.size
-    return None

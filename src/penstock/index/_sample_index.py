@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,8 +14,6 @@ from penstock.index._fingerprint import digest
 from penstock.index._names import rebuilding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from penstock.index._listing import IndexPlace
@@ -39,9 +38,9 @@ class Documents(NamedTuple):
     end is the number of its tokens, and the rest of the sample is padding.
     """
 
-    ends: NDArray[np.uint32]
-    offsets: NDArray[np.uint64]
-    goes_on: NDArray[np.uint8]
+    ends: NDArray[np.integer]
+    offsets: NDArray[np.integer]
+    goes_on: NDArray[np.integer | np.bool_]
     """uint8[samples]: 1 if the last document of a sample is cut, and goes on in the next one."""
 
     def bounds(
@@ -74,24 +73,21 @@ class SampleIndex:
     sample_locations: NDArray[np.uint64]
     sample_schema: SampleSchema | None = None
     """Of samples of several arrays: their names and types."""
-    meta: Meta | None = field(default=None, kw_only=True)
+    _: KW_ONLY
+    meta: Meta | None = None
     """The content of `meta.json`; None for the index of another tool."""
-    frames: NDArray[np.uint64] = field(
-        default_factory=lambda: np.empty((0, 5), np.uint64), kw_only=True
-    )
+    frames: NDArray[np.uint64] = field(default_factory=lambda: np.empty((0, 5), np.uint64))
     """Of compressed files: (file, offset, bytes, text offset, text bytes) of each frame."""
-    documents: Documents | None = field(default=None, kw_only=True)
+    documents: Documents | None = None
     """Of tokens in samples of one size: where documents end; None if the index has no borders."""
-    trained: NDArray[np.uint8] | None = field(default=None, kw_only=True, repr=False)
+    trained: NDArray[np.uint8] | None = field(default=None, repr=False)
     """A bit for each token of all samples, the lowest of a byte first; None: all are trained."""
-    origin: IndexPlace | None = field(default=None, kw_only=True)
+    origin: IndexPlace | None = None
     """The local folder that it was loaded from, so that another process can load it."""
-    reload: Callable[[IndexPlace, str, int], SampleIndex] | None = field(
-        default=None, kw_only=True, repr=False
-    )
+    reload: Callable[[IndexPlace, str, int], SampleIndex] | None = field(default=None, repr=False)
     """Loads the index from its origin, with the fingerprint and the number of records of this one;
     so a pickle is small."""
-    held: Held | None = field(default=None, kw_only=True, repr=False)
+    held: Held | None = field(default=None, repr=False)
     """Keeps the folder in the cache directory while this index is used."""
     _frame_borders: NDArray[np.int64] | None = field(default=None, init=False, repr=False)
 

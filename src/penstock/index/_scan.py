@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from array import array
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -18,16 +19,12 @@ from penstock._cpus import usable_cpus
 from penstock.decode import blank_lines, decode_as_json
 from penstock.errors import StaleIndexError
 from penstock.jsonl import BOM, compression_of, decompressed, refuse_compressed
-from penstock.storage import MeteredFile, ReadAhead, is_remote
+from penstock.storage import MeteredFile, OpenFile, ReadAhead, is_remote, read_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-    from concurrent.futures import Future
-
     from numpy.typing import NDArray
 
     from penstock.index._listing import Found
-    from penstock.storage import OpenFile
 
 _NEWLINE = 10
 _DENSE = 8
@@ -59,9 +56,10 @@ class FileScan(Protocol):
 
     def facts(self) -> dict[str, object]:
         """Return facts of the file as plain JSON, for `meta.json`."""
+        return {}
 
 
-class Scanner(Protocol):
+class Scanner(ABC):
     """Defines what a record is; small, immutable, picklable. A format's scanner inherits this.
 
     A format whose records are lines inherits `LineScanner`, with its own `kind` and `decode`.
@@ -125,7 +123,7 @@ def _first_line(file: OpenFile, at: int) -> int:
     return file.size
 
 
-class LineScan:
+class LineScan(FileScan):
     r"""Finds lines.
 
     >>> scan = LineScan()
@@ -167,9 +165,6 @@ class LineScan:
         if self._is_blank:
             return np.empty((0, 2), np.int64)
         return np.array([[self._begun, self._at - self._begun]], np.int64)
-
-    def facts(self) -> dict[str, object]:
-        return {}
 
 
 class LineEnds(NamedTuple):
@@ -324,19 +319,18 @@ def text_blocks(
 ) -> Generator[bytes, None, None]:
     """Yield a file's text from a byte on, read ahead, in blocks of about one size."""
     read: deque[int] = deque()  # Filled by the thread that reads, reported in this one.
-    if compression_of(file.path) is None:
-        fetched = _fetched(MeteredFile(file, read.append), start)
-    else:
-        fetched = decompressed(MeteredFile(file, read.append), _BLOCK_BYTES, frames.add)
-    ahead = ReadAhead(fetched, limit=_AHEAD_BYTES, weigh=len, name="scan")
-    try:
+    size = _REMOTE_BLOCK_BYTES if compression_of(file.path) is None else _BLOCK_BYTES
+    metered = MeteredFile(file, read.append)
+    # Only plain text is read from the middle on.
+    fetched = (
+        read_blocks(metered, size, start) if start else decompressed(metered, size, frames.add)
+    )
+    with closing(ReadAhead(fetched, limit=_AHEAD_BYTES, weigh=len, name="scan")) as ahead:
         for block in chain(_of_one_size(ahead), [b""]):
             while read:
                 on_read(read.popleft())
             if block:
                 yield block
-    finally:
-        ahead.close()
 
 
 def _line_ends(file: OpenFile, start: int) -> Iterator[LineEnds]:
@@ -370,14 +364,6 @@ def _line_ends(file: OpenFile, start: int) -> Iterator[LineEnds]:
         finally:
             for future in coming:
                 future.cancel()
-
-
-def _fetched(file: OpenFile, start: int) -> Iterator[bytes]:
-    for at in range(start, file.size, _REMOTE_BLOCK_BYTES):
-        block = file.read_at(at, min(_REMOTE_BLOCK_BYTES, file.size - at))
-        if not at:
-            refuse_compressed(file.path, block)
-        yield block
 
 
 def _of_one_size(blocks: Iterable[bytes]) -> Iterator[bytes]:

@@ -9,11 +9,10 @@ from penstock.errors import StaleIndexError
 from penstock.index._fingerprint import file_fingerprint, whole_hash
 from penstock.index._listing import Found, Listing
 from penstock.jsonl import compression_of
-from penstock.storage import join, locate
+from penstock.storage import StorageOptions, join, locate
 
 if TYPE_CHECKING:
     from penstock.index._meta import FileMeta, Meta
-    from penstock.storage import StorageOptions
 
 _SHOWN = 5
 

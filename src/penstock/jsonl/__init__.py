@@ -17,9 +17,7 @@ if TYPE_CHECKING:
         SEQUENTIAL,
         SHARD_EXTENSIONS,
         compression_of,
-        is_jsonl,
         names_file,
-        without_compression,
     )
     from penstock.jsonl._policy import ErrorHandler as ErrorHandler
     from penstock.jsonl._policy import ErrorPolicy, place_in_line, reason_text
@@ -44,10 +42,7 @@ __all__, __getattr__, __dir__ = facade(
     for_rooms={
         "_decode": "MalformedLine",
         "_encode": "LineEncoder",
-        "_names": (
-            "COMPRESSED SEQUENTIAL SHARD_EXTENSIONS compression_of is_jsonl names_file "
-            "without_compression"
-        ),
+        "_names": "COMPRESSED SEQUENTIAL SHARD_EXTENSIONS compression_of names_file",
         "_policy": "ErrorPolicy place_in_line reason_text",
         "_text": "BOM TextPiece decompressed read_pieces refuse_compressed",
         "_zstd": "decode_frame read_seek_table",

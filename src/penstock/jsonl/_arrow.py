@@ -91,7 +91,8 @@ def _decoded(
             if isinstance(piece, Exception):
                 yield from settled(0)
                 raise piece
-            piece.lines = _count_newlines(piece.text)
+            # Up to three times as fast as bytes.count.
+            piece.lines = int(np.count_nonzero(np.frombuffer(piece.text, np.uint8) == ord("\n")))
             attempts.append((piece, pool.submit(decoder.attempt, piece.text)))
             yield from settled(threads)
         yield from settled(0)
@@ -135,11 +136,6 @@ def _placed(mismatch: SchemaMismatchError, piece: TextPiece) -> SchemaMismatchEr
     line_number = piece.first_line + index
     message = f"{piece.path}, line {line_number:,}: {getattr(mismatch, 'why', mismatch)}"
     return SchemaMismatchError(message, path=piece.path, line_number=line_number)
-
-
-def _count_newlines(text: bytes) -> int:
-    # Up to three times as fast as bytes.count.
-    return int(np.count_nonzero(np.frombuffer(text, np.uint8) == ord("\n")))
 
 
 def _sized(

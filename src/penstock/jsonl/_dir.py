@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,10 +22,10 @@ from penstock.storage import Entry, StorageOptions, join, locate, new_remote_pat
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncGenerator, Iterator, Mapping
     from pathlib import Path
 
     from penstock.jsonl._records import AsyncRecordIterator, RecordIterator
+
 
 _log = logging.getLogger("penstock.jsonl")
 _NO_DIRECTORY = "::flyte-empty-dir::"

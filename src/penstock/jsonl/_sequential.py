@@ -5,7 +5,8 @@ from __future__ import annotations
 import bz2
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from functools import partial
+from typing import Any
 
 from penstock._words import counted
 from penstock.errors import CorruptFileError, TruncatedFileError
@@ -74,71 +75,50 @@ class Bz2Encoder(PlainEncoder):
             yield bz2.compress(b"", self._level)
 
 
-class _Member(Protocol):
-    """One of the streams that a file may hold one after the other."""
-
-    @property
-    def rest(self) -> bytes | None:
-        """The bytes behind its end; None before the end."""
-
-    def texts(self, data: bytes) -> Iterator[bytes]:
-        """Yield the text of the next bytes, a bounded part at a time."""
+def _gzip_texts(member: Any, data: bytes) -> Iterator[bytes]:  # noqa: ANN401 (zlib hides its class)
+    while data and not member.eof:
+        yield member.decompress(data, _TEXT_BYTES)
+        data = member.unconsumed_tail
 
 
-class _GzipMember:
-    def __init__(self) -> None:
-        self._inner = zlib.decompressobj(wbits=_GZIP_WINDOW)
-
-    @property
-    def rest(self) -> bytes | None:
-        return self._inner.unused_data if self._inner.eof else None
-
-    def texts(self, data: bytes) -> Iterator[bytes]:
-        while data and not self._inner.eof:
-            yield self._inner.decompress(data, _TEXT_BYTES)
-            data = self._inner.unconsumed_tail
-
-
-class _Bz2Member:
-    def __init__(self) -> None:
-        self._inner = bz2.BZ2Decompressor()
-
-    @property
-    def rest(self) -> bytes | None:
-        return self._inner.unused_data if self._inner.eof else None
-
-    def texts(self, data: bytes) -> Iterator[bytes]:
-        yield self._inner.decompress(data, _TEXT_BYTES)
-        while not (self._inner.eof or self._inner.needs_input):
-            yield self._inner.decompress(b"", _TEXT_BYTES)
+def _bz2_texts(member: bz2.BZ2Decompressor, data: bytes) -> Iterator[bytes]:
+    yield member.decompress(data, _TEXT_BYTES)
+    while not (member.eof or member.needs_input):
+        yield member.decompress(b"", _TEXT_BYTES)
 
 
 _FIRST_BYTES = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "zstd": b"\x28\xb5\x2f\xfd"}
 _SHOWN = 12
-_MEMBERS: dict[str, Callable[[], _Member]] = {"gzip": _GzipMember, "bz2": _Bz2Member}
+_MEMBERS: dict[str, tuple[Callable[[], Any], Callable[[Any, bytes], Iterator[bytes]]]] = {
+    "gzip": (partial(zlib.decompressobj, wbits=_GZIP_WINDOW), _gzip_texts),
+    "bz2": (bz2.BZ2Decompressor, _bz2_texts),
+}
+"""What decompresses one of the streams that a file may hold one after the other, and how: its text
+comes in parts of a bounded size."""
 
 
 def decode_stream(blocks: Iterable[bytes], path: str, kind: str = "gzip") -> Iterator[bytes]:
     """Yield the text of all gzip members or bz2 streams."""
+    begin, texts = _MEMBERS[kind]
     member = None
     members = at = 0
     for block in blocks:
-        rest: bytes | None = block
+        rest = block
         while rest:
             if member is None:
                 rest = rest.lstrip(b"\0")  # Padding between members, as tape tools leave it.
                 if not rest:
                     break
-                member = _MEMBERS[kind]()
+                member = begin()
                 members += 1
             try:
-                yield from filter(None, member.texts(rest))
+                yield from filter(None, texts(member, rest))
             except (zlib.error, OSError) as failure:
                 begins = rest if members == 1 and not at else None
                 raise damaged_data(path, kind, at, failure, begins) from None
-            rest = member.rest
-            if rest is not None:
-                member = None
+            if not member.eof:
+                break
+            rest, member = member.unused_data, None
         at += len(block)
     if member is not None or not members:
         what = f"its {kind} data ends early, after {counted(at, 'byte')}"

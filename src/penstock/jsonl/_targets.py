@@ -6,7 +6,6 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from penstock.storage import (
     Draft,
     LocalStore,
     Store,
+    entry_at,
     join,
     refuse_read_only,
     refuse_special_file,
@@ -26,6 +26,7 @@ from penstock.storage import (
 
 if TYPE_CHECKING:
     from penstock.jsonl._names import Compression
+
 
 _log = logging.getLogger("penstock.jsonl")
 _LARGEST_REMOTE_SHARD = 4 << 30
@@ -167,11 +168,9 @@ class FileTarget(Target):
         self._exclusive = not overwrite
 
     def prepare(self) -> None:
-        if self._exclusive:
-            with suppress(ObjectNotFoundError):
-                self._store.entry(self._name)
-                message = f"{self.path} exists already; overwrite=True replaces it."
-                raise ObjectExistsError(message, path=self.path)
+        if self._exclusive and entry_at(self._store, self._name) is not None:
+            message = f"{self.path} exists already; overwrite=True replaces it."
+            raise ObjectExistsError(message, path=self.path)
         refuse_special_file(self._store, self._name)
         self._begun()
 

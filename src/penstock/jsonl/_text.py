@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,6 +15,7 @@ from penstock.storage import HeldFile, LocalStore, MeteredFile, ReadAhead, read_
 
 if TYPE_CHECKING:
     from penstock.storage import Entry, OpenFile, Store
+
 
 _LOCAL_BLOCK_BYTES = 256 << 10
 _REMOTE_BLOCK_BYTES = 8 << 20
@@ -57,14 +59,11 @@ def read_pieces(
     `on_read` is called with the bytes of each read from storage.
     """
     pieces = chain.from_iterable(_pieces_of(source, piece_bytes, on_read) for source in sources)
-    if all(_is_plain_and_local(source) for source in sources):
+    if all(isinstance(s.store, LocalStore) and compression_of(s.name) is None for s in sources):
         yield from pieces
         return
-    ahead = ReadAhead(pieces, limit=_AHEAD_BYTES, weigh=_weight, name="read")
-    try:
+    with closing(ReadAhead(pieces, limit=_AHEAD_BYTES, weigh=_weight, name="read")) as ahead:
         yield from ahead
-    finally:
-        ahead.close()
 
 
 def and_failure(pieces: Iterator[TextPiece]) -> Iterator[TextPiece | Exception]:
@@ -75,10 +74,6 @@ def and_failure(pieces: Iterator[TextPiece]) -> Iterator[TextPiece | Exception]:
         yield failure
 
 
-def _is_plain_and_local(source: TextFile) -> bool:
-    return isinstance(source.store, LocalStore) and compression_of(source.name) is None
-
-
 def _weight(piece: TextPiece) -> int:
     return len(piece.text)
 
@@ -87,18 +82,14 @@ def _pieces_of(
     source: TextFile, piece_bytes: int, on_read: Callable[[int], object] | None
 ) -> Iterator[TextPiece]:
     local = isinstance(source.store, LocalStore)
-    file = source.store.open(source.name, source.known)
-    if on_read is not None:
-        file = MeteredFile(file, on_read)
-    try:
-        blocks = decompressed(file, _LOCAL_BLOCK_BYTES if local else _REMOTE_BLOCK_BYTES)
+    with closing(source.store.open(source.name, source.known)) as file:
+        read = file if on_read is None else MeteredFile(file, on_read)
+        blocks = decompressed(read, _LOCAL_BLOCK_BYTES if local else _REMOTE_BLOCK_BYTES)
         first_line = 1
         for text in whole_lines(blocks, piece_bytes):
             piece = TextPiece(file.path, first_line, text)
             yield piece
             first_line += text.count(b"\n") if piece.lines is None else piece.lines
-    finally:
-        file.close()
 
 
 def decompressed(

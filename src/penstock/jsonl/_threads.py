@@ -52,33 +52,30 @@ def awaited(
 class AsyncFile:
     """Opens on `async with`; every call waits in a thread."""
 
+    _file: IO[bytes]
+
     def __init__(self, open_file: Callable[[], IO[bytes]]) -> None:
         self._open_file = open_file
-        self._file: Any = None
 
     async def __aenter__(self) -> Self:
         self._file = await in_thread(self._open_file)
         return self
 
     async def __aexit__(self, *failure: object) -> None:
-        await in_thread(self._file.__exit__, *failure)
+        await in_thread(self._file.__exit__, *failure)  # type: ignore[arg-type]
 
     async def read(self, size: int = -1) -> bytes:
         """Return up to `size` bytes, or all that are left."""
-        data: bytes = await in_thread(self._file.read, size)
-        return data
+        return await in_thread(self._file.read, size)
 
     async def readline(self) -> bytes:
         """Return the next line."""
-        line: bytes = await in_thread(self._file.readline)
-        return line
+        return await in_thread(self._file.readline)
 
     async def seek(self, offset: int, whence: int = 0) -> int:
         """Move to a position and return it."""
-        position: int = await in_thread(self._file.seek, offset, whence)
-        return position
+        return await in_thread(self._file.seek, offset, whence)
 
     async def write(self, data: bytes) -> int:
         """Append bytes."""
-        written: int = await in_thread(self._file.write, data)
-        return written
+        return await in_thread(self._file.write, data)

@@ -8,7 +8,7 @@ mark, and a callback says which batch was trained last, on every rank.
 from __future__ import annotations
 
 from collections import deque
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from penstock.decode import OF_A_RECORD
@@ -71,26 +71,31 @@ class SplitBatches:
         """An epoch, and how many of its batches were trained before."""
         self._trainer: Any = None
         self._end_epoch: Callable[[], None] | None = None
+        self._is_trained = False
+        """Whether the trainer trains with these batches, so that `use` is called for each."""
         self._at: BatchEnd | None = None
         """Where the last batch that was used ends."""
         self._ahead: deque[tuple[Any, BatchEnd]] = deque()
         """Batches that were handed out, and not trained yet."""
         self._epoch, self._pass = -1, self._begun()
         """Lightning's epoch that is under way, if one is, and its batches."""
+        self._made = 0
+        """How many batches were made to be trained."""
 
     def follow(self, trainer: Any, end_epoch: Callable[[], None] | None = None) -> None:
         """Have the epochs of a trainer.
 
         Args:
             trainer: Says which epoch it is.
-            end_epoch: Of training, where `use` is called for each batch: done when an epoch ends
-                that Lightning takes for ended before a resume.
+            end_epoch: Of training: called where Lightning takes an epoch for ended by a resume.
         """
         self._trainer, self._end_epoch = trainer, end_epoch
 
     def __iter__(self) -> Iterator[Any]:
         # A generator: Lightning makes an iterator, and after a resume says the epoch behind that.
-        if self._end_epoch is None:
+        is_training = self._end_epoch is not None
+        self._is_trained = is_training and self._trainer.train_dataloader is self
+        if not self._is_trained:
             if self._trainer is not None:
                 self.loader.set_epoch(self._trainer.current_epoch)
             yield from self._begun()
@@ -102,15 +107,30 @@ class SplitBatches:
                 # Lightning sets the epoch behind the first batch where it reads ahead.
                 self.loader.set_epoch(epoch)
             self._epoch, self._pass = epoch, self._begun()
-        # Lightning begins a run twice. An encoder that learns must not see a batch twice. A chain
-        # stays open, and so does the pass.
-        yield from chain([batch for batch, _ in self._ahead], self._pass)
+        yield from self._untrained()
+
+    def _untrained(self) -> Iterator[Any]:
+        """Yield the batches that were not trained yet.
+
+        Lightning begins a run twice, and a callback may look at batches. All share one pass: each
+        batch is trained, and an encoder that learns does not see it twice.
+        """
+        present = self._pass
+        number = self._made - len(self._ahead)
+        while self._pass is present:
+            if number == self._made and next(present, None) is None:
+                return
+            trained = self._made - len(self._ahead)
+            number = max(number, trained)
+            batch, _ = self._ahead[number - trained]
+            number += 1
+            yield batch
 
     def _begun(self) -> Generator[Any]:
         present = self.loader.mark()
         (epoch, before), self._resumed = self._resumed, (-1, 0)
         is_rest = present.point.epoch == epoch
-        if self._end_epoch is not None and epoch >= 0 and not is_rest:
+        if self._is_trained and self._end_epoch and epoch >= 0 and not is_rest:
             self._end_epoch()  # Lightning takes the epoch for ended.
         count = before if is_rest else 0
         self._at = BatchEnd(present, count)
@@ -120,13 +140,13 @@ class SplitBatches:
         for number, batch in enumerate(islice(self._advised(), left), count + 1):
             is_rest = False
             end = BatchEnd(self.loader.mark(), number)
-            if self._end_epoch is not None:
+            if self._is_trained:
                 self._ahead.append((batch, end))
+                self._made += 1
             else:
                 self._at = end
             yield batch
-        self._epoch = -1
-        if is_rest and self._end_epoch is not None:
+        if is_rest and self._is_trained:
             # Resumed behind the last batch of an epoch: Lightning goes on with the next one.
             self._resumed = (epoch, before)
             self._epoch = epoch + 1
@@ -267,6 +287,7 @@ class BatchModule(pl.LightningDataModule):
     def teardown(self, stage: str) -> None:
         """End the workers of a pass that Lightning left early."""
         self._stage = None
+        self._positions.clear()
         for one in self._handed_out.values():
             one.close()
 
@@ -278,7 +299,9 @@ class BatchModule(pl.LightningDataModule):
             required: Whether a split without data raises; else it is None.
         """
         split = split_named(strata)
-        position = self._positions.pop(split, None)
+        # Lightning's own loader may not be the first one: a model asks for a length.
+        is_kept = self._stage == "fit"
+        position = self._positions.get(split) if is_kept else self._positions.pop(split, None)
         found = self._batches(split, position)
         if found is None:
             if required:
@@ -315,20 +338,28 @@ class BatchModule(pl.LightningDataModule):
             self._is_asked_everywhere = False
         return [] if found is None else found
 
+    def _trained(self) -> SplitBatches | None:
+        """Return the batches that are trained with, or were handed out last."""
+        used = getattr(self.trainer, "train_dataloader", None) if self._stage == "fit" else None
+        if isinstance(used, SplitBatches):
+            self._handed_out[Strata.train] = used
+        return self._handed_out.get(Strata.train)
+
     def use(self) -> None:
         """Note that a batch of training was trained."""
-        if Strata.train in self._handed_out:
-            self._handed_out[Strata.train].use()
+        self._positions.clear()
+        if (trained := self._trained()) is not None:
+            trained.use()
 
     def refresh(self) -> None:
         """Note that all batches of an epoch were trained."""
-        if Strata.train in self._handed_out:
-            self._handed_out[Strata.train].refresh()
+        if (trained := self._trained()) is not None:
+            trained.refresh()
 
     def state_dict(self) -> dict[str, Any]:
         """Return where training stands; every rank has to call it."""
-        train = self._handed_out.get(Strata.train)
-        return {} if train is None else {"train": train.position()}
+        trained = self._trained()
+        return {} if trained is None else {"train": trained.position()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Let the next loader of training continue where it stood."""
@@ -337,36 +368,3 @@ class BatchModule(pl.LightningDataModule):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_handed_out": {}}
-
-
-class TrainerRanks(NamedTuple):
-    """Where this process stands among those that share the data."""
-
-    rank: int
-    world_size: int
-    local_world_size: int = 1
-
-
-def ranks_of(trainer: Any) -> TrainerRanks:
-    """Return the ranks that a trainer knows, or torch.distributed, or that this is alone."""
-    from torch import distributed  # noqa: PLC0415 (it takes a second)
-
-    if trainer is not None:
-        local = max(1, trainer.world_size // max(1, trainer.num_nodes))
-        return TrainerRanks(trainer.global_rank, trainer.world_size, local)
-    if distributed.is_available() and distributed.is_initialized():
-        return TrainerRanks(distributed.get_rank(), distributed.get_world_size())
-    return TrainerRanks(0, 1)
-
-
-def loader_ranks(ranks: TrainerRanks) -> dict[str, Any]:
-    """Return ranks for a loader; none where they are those of torch.distributed, its default.
-
-    Only those are able to wait for each other, and to make one state of all.
-    """
-    from torch import distributed  # noqa: PLC0415 (it takes a second)
-
-    is_joined = distributed.is_available() and distributed.is_initialized()
-    if is_joined and ranks[:2] == (distributed.get_rank(), distributed.get_world_size()):
-        return {}
-    return {"rank": ranks.rank, "world_size": ranks.world_size}

@@ -3,12 +3,15 @@
 from typing import TYPE_CHECKING
 
 from penstock._lazy import facade
-from penstock.storage._drafts import NO_HARD_LINKS, Leftover, drafts_in, publish_by_claim, sync
+from penstock.storage._drafts import NO_HARD_LINKS, Leftover, drafts_in, publish_by_link, sync
 from penstock.storage._environment import (
     cache_directory,
+    environment,
     keep_tokenizers_to_one_thread,
+    local_world_size,
     new_remote_path,
     rank,
+    set_environment,
     world_size,
 )
 from penstock.storage._files import (
@@ -55,7 +58,7 @@ from penstock.storage._network import is_network
 from penstock.storage._options import StorageOptions
 from penstock.storage._read_ahead import ReadAhead
 from penstock.storage._schemes import is_read_only, is_remote, refuse_read_only, without_query
-from penstock.storage._store import Draft, Entry, OpenFile, Store
+from penstock.storage._store import Draft, Entry, OpenFile, Store, entry_at
 from penstock.storage._untrusted import (
     fetch_metadata,
     is_below,

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 from penstock.storage._meter import carried
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 GAP = 1 << 20
 """Bytes between two ranges up to which fetching the gap beats a second request."""

@@ -89,7 +89,8 @@ class LocalDraft(OwnedFile):
         with translated(name, "publish"):
             os.fsync(self.descriptor)
             if exclusive:
-                _publish_exclusively(self.path, self.descriptor, name)
+                publish_by_link(self.path, name)
+                Path(self.path).unlink(missing_ok=True)
             else:
                 os.replace(self.path, name)
             sync(os.path.dirname(name) or ".")
@@ -151,26 +152,22 @@ def remove_draft(path: str, *, undecided: bool = False) -> bool:
     with holder_of(path) as holder:
         is_going = holder == "gone" or (holder == "unknown" and undecided)
         if is_going:
-            try:
-                os.unlink(path)
-            except FileNotFoundError:
-                return False
+            Path(path).unlink(missing_ok=True)
         return is_going
 
 
-def _publish_exclusively(draft: str, descriptor: int, name: str) -> None:
+def publish_by_link(draft: str, name: str) -> None:
+    """Give a file a second name, which must be free; move it there where links are missing."""
     try:
         os.link(draft, name)
     except FileExistsError:
         # Over NFS a link may have been made although the answer says that it was there before.
-        if not is_same_file(descriptor, name):
+        if not is_same_file(draft, name):
             raise _taken(name) from None
     except OSError as failure:
         if failure.errno not in NO_HARD_LINKS:
             raise
         publish_by_claim(draft, name)
-        return
-    os.unlink(draft)
 
 
 def publish_by_claim(draft: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The one place that reads environment variables, and sets one."""
+"""The one place that reads and sets environment variables."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import re
 import secrets
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _S3_ENDPOINTS = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 _SECRET = re.compile(r"(AWS|AZURE|GOOGLE)_\w*(KEY|KEY_ID|SECRET|TOKEN)")
@@ -42,6 +46,17 @@ def keep_tokenizers_to_one_thread() -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
+def environment() -> dict[str, str]:
+    """Return all variables, for a process that does not get them from this one by itself."""
+    return dict(os.environ)
+
+
+def set_environment(variables: Mapping[str, str]) -> None:
+    """Have these variables alone."""
+    os.environ.clear()
+    os.environ.update(variables)
+
+
 def rank() -> int:
     """Return `RANK`, this process's number in a distributed run; 0 where it says none.
 
@@ -49,6 +64,12 @@ def rank() -> int:
     """
     given = os.environ.get("RANK", "")
     return int(given) if given.isdecimal() else 0
+
+
+def local_world_size() -> int:
+    """Return `LOCAL_WORLD_SIZE`, the processes of a distributed run on this host, by torchrun."""
+    given = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return max(1, int(given)) if given.isdecimal() else 1
 
 
 def world_size() -> int | None:

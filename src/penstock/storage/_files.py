@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.storage._local import refuse_special_file
+from penstock.storage._store import Draft, OpenFile, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from _typeshed import WriteableBuffer
 
-    from penstock.storage._store import Draft, OpenFile, Store
 
 _BUFFER_BYTES = 1 << 20
 
 
-def read_blocks(file: OpenFile, block_bytes: int) -> Iterator[bytes]:
-    """Yield a file's bytes from first to last, in blocks."""
-    for start in range(0, file.size, block_bytes):
+def read_blocks(file: OpenFile, block_bytes: int, first: int = 0) -> Iterator[bytes]:
+    """Yield a file's bytes from one on to the last, in blocks."""
+    for start in range(first, file.size, block_bytes):
         yield file.read_at(start, min(block_bytes, file.size - start))
 
 
@@ -35,8 +34,8 @@ def open_for_writing(store: Store, directory: str, name: str) -> PublishingFile:
     return PublishingFile(store.draft(directory, name.rpartition("/")[2]), name)
 
 
-class HeldFile:
-    """A small file, read once and held in memory; see `penstock.storage.OpenFile`."""
+class HeldFile(OpenFile):
+    """A small file, read once and held in memory."""
 
     def __init__(self, file: OpenFile) -> None:
         self.path = file.path
@@ -46,15 +45,9 @@ class HeldFile:
     def read_at(self, start: int, length: int) -> bytes:
         return self._data[start : start + length]
 
-    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        return [self.read_at(start, length) for start, length in ranges]
 
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-class MeteredFile:
-    """A file that reports the bytes of each read; see `penstock.storage.OpenFile`."""
+class MeteredFile(OpenFile):
+    """A file that reports the bytes of each read."""
 
     def __init__(self, file: OpenFile, on_read: Callable[[int], object]) -> None:
         self.path = file.path

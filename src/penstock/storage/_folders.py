@@ -19,24 +19,21 @@ import re
 import secrets
 import shutil
 from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 from penstock.errors import ObjectExistsError, ObjectNotFoundError
 from penstock.storage._drafts import Leftover, remove_draft, sync
 from penstock.storage._files import read_blocks
-from penstock.storage._locks import holder_of, is_same_file, take_folder
-from penstock.storage._store import Entry
+from penstock.storage._locks import Lock, holder_of, is_same_file, take_folder
+from penstock.storage._store import Entry, Store
 from penstock.storage._untrusted import is_plain_name, remove_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import Executor
-    from typing import Self
 
-    from penstock.storage._locks import Lock
-    from penstock.storage._store import Store
 
 Kind = Literal["index", "column"]
 State = Literal["tmp", "old"]
@@ -246,10 +243,13 @@ def fetch_files(store: Store, files: Mapping[str, Entry], folder: Path) -> None:
 
 def hidden_folders_in(directory: str) -> list[Leftover]:
     """Return the hidden folders of builders in a local directory."""
+    found = []
     with suppress(OSError):
-        found = [path for path in sorted(Path(directory).iterdir()) if is_hidden_folder(path)]
-        return [_leftover(path) for path in found]
-    return []
+        for path in filter(is_hidden_folder, sorted(Path(directory).iterdir())):
+            size, modified = bytes_and_time(path)
+            with holder_of(_lock_of(path)) as holder:
+                found.append(Leftover(Entry(str(path), size, modified), holder))
+    return found
 
 
 def is_hidden_folder(path: str | os.PathLike[str]) -> bool:
@@ -298,13 +298,6 @@ def remove_dead(
             with suppress(FileNotFoundError):  # Another process removes it, too.
                 shutil.rmtree(path)
         return is_going and not os.path.lexists(path)
-
-
-def _leftover(path: Path) -> Leftover:
-    """Return a folder with its bytes, the last change of anything in it, and its builder."""
-    size, modified = bytes_and_time(path)
-    with holder_of(_lock_of(path)) as holder:
-        return Leftover(Entry(str(path), size, modified), holder)
 
 
 def bytes_and_time(path: Path) -> tuple[int, float]:

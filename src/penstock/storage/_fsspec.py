@@ -6,7 +6,7 @@ import errno
 import glob
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -23,12 +23,11 @@ from penstock.errors import (
     StoragePermissionError,
     StorageTimeoutError,
 )
-from penstock.storage._coalesce import read_coalesced
 from penstock.storage._fork import guarded_client
 from penstock.storage._meter import count, waiting
 from penstock.storage._object import retry
 from penstock.storage._schemes import KNOWN_SCHEMES, ReadOnly, refuse_password
-from penstock.storage._store import Entry, is_same_version
+from penstock.storage._store import Entry, OpenFile, is_same_version
 from penstock.storage._untrusted import path_below
 
 if TYPE_CHECKING:
@@ -180,8 +179,8 @@ class FsspecStore(ReadOnly):
         raise error
 
 
-class FsspecFile:
-    """A file read by ranges; see `penstock.storage.OpenFile`.
+class FsspecFile(OpenFile):
+    """A file read by ranges.
 
     fsspec cannot ask for a version: the file is looked at again after each read.
     """
@@ -213,12 +212,6 @@ class FsspecFile:
             text = f"{self.path} was replaced while it was being read; open it again."
             raise ObjectChangedError(text, path=self.path)
         return data
-
-    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        return read_coalesced(self.read_at, ranges)
-
-    def close(self) -> None:
-        """Nothing is open between two reads."""
 
 
 def _is_passing(failure: Exception) -> bool:

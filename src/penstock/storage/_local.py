@@ -7,10 +7,12 @@ import logging
 import mmap
 import os
 import stat
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from penstock._words import warn_once
 from penstock.errors import (
     ObjectChangedError,
     ObjectNotFoundError,
@@ -21,15 +23,9 @@ from penstock.storage._coalesce import read_coalesced
 from penstock.storage._drafts import LocalDraft, clear_dead_drafts
 from penstock.storage._local_errors import LEADS_NOWHERE, translated
 from penstock.storage._network import is_network
-from penstock.storage._store import Entry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from penstock.storage._store import OpenFile, Store
+from penstock.storage._store import Entry, OpenFile, Store
 
 _log = logging.getLogger("penstock.storage")
-_told: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +107,6 @@ class _LocalFile:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         status = os.fstat(self._descriptor)
         self.size = status.st_size
-        self.map: mmap.mmap | None = None
         if not stat.S_ISREG(status.st_mode):
             self.close()
             raise _no_file(path, "read")
@@ -137,7 +132,8 @@ class _LocalFile:
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         return read_coalesced(self.read_at, ranges)
 
-    def mapped(self) -> mmap.mmap:
+    @cached_property
+    def map(self) -> mmap.mmap:
         with translated(self.path, "read"):
             return mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
 
@@ -159,8 +155,6 @@ def map_of(file: OpenFile) -> mmap.mmap | None:
     """
     if not isinstance(file, _LocalFile) or not file.size or is_network(file.path):
         return None
-    if file.map is None:
-        file.map = file.mapped()
     return file.map
 
 
@@ -183,9 +177,8 @@ def local_path(path: str | os.PathLike[str]) -> str:
 def tell_of_loop(folder: str) -> None:
     """Warn, once a process, of a link back to a folder on the way to it: it is not followed."""
     real = os.path.realpath(folder)
-    if folder not in _told and any(os.path.realpath(one) == real for one in Path(folder).parents):
-        _told.add(folder)
-        _log.warning("%s is a link that leads back to %s; it is not followed", folder, real)
+    if any(os.path.realpath(one) == real for one in Path(folder).parents):
+        warn_once(_log, f"{folder} is a link that leads back to {real}; it is not followed")
 
 
 def listed(path: str) -> Entry | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from penstock.errors import (
     ObjectExistsError,
@@ -16,9 +16,6 @@ from penstock.errors import (
     StorageError,
     StoragePermissionError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _REMEDIES: dict[int, tuple[type[StorageError], str]] = {
     errno.ENOENT: (ObjectNotFoundError, "there is no such file or directory"),

@@ -6,22 +6,16 @@ import glob
 import heapq
 import os
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.storage._local import LocalStore, listed, local_path, tell_of_loop
 from penstock.storage._options import StorageOptions
-from penstock.storage._schemes import (
-    HTTP_SCHEMES,
-    OBJECT_SCHEMES,
-    is_remote,
-    without_query,
-)
+from penstock.storage._schemes import HTTP_SCHEMES, OBJECT_SCHEMES, is_remote, without_query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock.storage._store import Entry, Store
 
 _BUCKET = re.compile(r"[\w.$-]+", re.ASCII)
@@ -169,21 +163,18 @@ def _found(step: _Step, here: tuple[int, int]) -> Iterator[str | _Step]:
         yield _Step(links, folder, rest or ["*"], above)
         rest = parts
     wanted = re.compile(_segment(part), re.DOTALL)
-    for item in _items(folder or "/"):
+    try:
+        with os.scandir(folder or "/") as found:
+            items = list(found)
+    except OSError:
+        return  # No directory, or one that is closed to us.
+    for item in items:
         if wanted.fullmatch(item.name) is None:
             continue
         if not rest:
             yield item.path
         elif os.path.isdir(item.path) if item.is_symlink() else item.is_dir():
             yield _Step(links + item.is_symlink(), item.path, rest, above | {here})
-
-
-def _items(folder: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as items:
-            return list(items)
-    except OSError:
-        return []  # No directory, or one that is closed to us.
 
 
 def compiled(pattern: str) -> re.Pattern[str]:

@@ -12,16 +12,15 @@ import errno
 import fcntl
 import os
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 from penstock.errors import StorageError
 from penstock.storage._local_errors import translated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
-    from typing import Self
 
     PathLike = str | os.PathLike[str]
 
@@ -122,10 +121,10 @@ def create_locked(path: PathLike) -> int:
     return -1
 
 
-def is_same_file(descriptor: int, path: PathLike) -> bool:
-    """Whether a path, which is no link, leads to an open file."""
+def is_same_file(file: int | PathLike, path: PathLike) -> bool:
+    """Whether a path, which is no link, leads to a file that is open or has another path."""
     try:
-        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+        return os.path.samestat(os.stat(file), os.lstat(path))
     except FileNotFoundError:
         return False
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,7 +32,7 @@ class Meter:
     """Counters of reads inside a `metered` block.
 
     Any number of threads may count. Counts of several processes are added up by hand:
-    `counts()` in one, `add` in the other.
+    `counts()` in one, `count` in the other.
     """
 
     COUNTS = ("requests", "bytes", "retries", "throttled", "cache_hits", "seconds_reading")
@@ -67,10 +65,6 @@ class Meter:
         with _lock:
             return {name: getattr(self, name) for name in self.COUNTS}
 
-    def add(self, counts: Mapping[str, float]) -> None:
-        """Add what another meter counted."""
-        self.count(**counts)
-
     def in_flight(self) -> list[InFlight]:
         """Return the reads in flight, the oldest first.
 
@@ -84,7 +78,7 @@ class Meter:
 
     def __setstate__(self, counts: dict[str, float]) -> None:
         Meter.__init__(self)
-        self.add(counts)
+        self.count(**counts)
 
 
 @contextmanager

@@ -22,18 +22,15 @@ def is_network(path: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _kind_at(folder: str) -> str:
-    best, kind = "", ""
-    for point, found in _mounts():
-        inside = folder == point or folder.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):
-            best, kind = point, found
-    return kind
-
-
-def _mounts() -> list[tuple[str, str]]:
     try:
-        text = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape")
+        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
-        return []  # macOS has no list of mounts: files are mapped.
-    fields = [line.split(" ") for line in text.splitlines()]
-    return [(parts[1].replace("\\040", " "), parts[2]) for parts in fields if len(parts) > 2]  # noqa: PLR2004
+        return ""  # macOS has no list of mounts: files are mapped.
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        _, point, found, *_ = line.split(" ")
+        around = point.replace("\\040", " ")
+        inside = folder == around or folder.startswith(around.rstrip("/") + "/")
+        if inside and len(around) >= len(best):
+            best, kind = around, found
+    return kind

@@ -9,6 +9,7 @@ import random
 import secrets
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,11 +31,9 @@ from penstock.storage._object_errors import (
     object_error,
 )
 from penstock.storage._options import StorageOptions
-from penstock.storage._store import Entry
+from penstock.storage._store import Entry, OpenFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from obstore import ObjectMeta
 
 T = TypeVar("T")
@@ -170,8 +169,8 @@ def retry(
             time.sleep(pause)
 
 
-class RemoteFile:
-    """An object read by ranged requests, all for one version; see `penstock.storage.OpenFile`."""
+class RemoteFile(OpenFile):
+    """An object read by ranged requests, all for one version."""
 
     def __init__(self, store: ObjectStore, entry: Entry) -> None:
         self._store = store
@@ -189,9 +188,6 @@ class RemoteFile:
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         return read_coalesced(self.read_at, ranges, _THREADS)
-
-    def close(self) -> None:
-        """Nothing is open between two requests."""
 
 
 class _Body:

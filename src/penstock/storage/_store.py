@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from penstock.errors import ObjectNotFoundError
+from penstock.storage._coalesce import read_coalesced
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,11 @@ class OpenFile(Protocol):
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Return the bytes of each `(start, length)`, in the order asked, in few requests."""
+        return read_coalesced(self.read_at, ranges)
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Let go of what is open; by default nothing is."""
+        return
 
 
 class Draft(Protocol):
@@ -103,3 +107,10 @@ class Store(Protocol):
 
     def delete(self, name: str) -> None:
         """Remove a file, or raise `ObjectNotFoundError`."""
+
+
+def entry_at(store: Store, name: str) -> Entry | None:
+    """Return what a listing would say of one file; None where there is none."""
+    with suppress(ObjectNotFoundError):
+        return store.entry(name)
+    return None

@@ -9,13 +9,12 @@ import os
 import posixpath
 import shutil
 import stat
-from typing import TYPE_CHECKING
+from contextlib import closing
+from typing import TYPE_CHECKING, BinaryIO
 
 from penstock.errors import CorruptFileError, OptionError
 
 if TYPE_CHECKING:
-    from typing import BinaryIO
-
     from penstock.storage._store import Entry, Store
 
 LARGEST_METADATA = 256 << 20
@@ -140,12 +139,9 @@ def fetch_metadata(
 
     `known` is its entry in a listing, which saves a request.
     """
-    file = store.open(name, known)
-    try:
+    with closing(store.open(name, known)) as file:
         _refuse_large(file.path, file.size, largest)
         return file.read_at(0, file.size)
-    finally:
-        file.close()
 
 
 def _refuse_large(path: str, size: int, largest: int) -> None:

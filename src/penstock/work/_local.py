@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from multiprocessing.connection import wait
+from typing import Any
 
 from penstock._cpus import usable_cpus
 from penstock.errors import OptionError, PenstockError, WorkerError
@@ -30,6 +31,7 @@ def run_units(
     *,
     workers: int | None = None,
     advance: Callable[[int], object] = lambda _: None,
+    done: Callable[[Any], object] = lambda _: None,
     caller_helps: bool = False,
 ) -> None:
     """Run all units that are not done yet; return when every one of them is.
@@ -43,6 +45,7 @@ def run_units(
         workers: How many processes; by default one a processor, 0 for the caller itself.
         advance: Called in the caller's thread with the amount that was done since: at once with
             what earlier runs did, and with a negative amount where a unit starts again.
+        done: Called in the caller's thread with each unit when it is done, also by an earlier run.
         caller_helps: Let the caller stand in for one of the default processes, and begin while
             they start. For work that cannot harm the caller.
     """
@@ -50,10 +53,11 @@ def run_units(
     waiting: deque[_Job] = deque()
     units = list(units)
     for unit, is_done in zip(units, are_done(units), strict=True):
+        job = _Job(unit, advance, done)
         if is_done:
-            advance(unit.size)
+            job.finish()
         else:
-            waiting.append(_Job(unit, advance))
+            waiting.append(job)
     helps = caller_helps and workers is None
     count = min(len(waiting), limit) - helps
     if count > 0:
@@ -69,6 +73,7 @@ class _Job:
 
     unit: Unit
     report: Callable[[int], object]
+    done: Callable[[Any], object]
     advanced: int = 0
     deaths: int = 0
     has_own_error: bool = True
@@ -96,6 +101,7 @@ class _Job:
 
     def finish(self) -> None:
         self.advance(self.unit.size - self.advanced)
+        self.done(self.unit)
 
     def add_name(self, error: BaseException) -> None:
         # Errors of Penstock name file and record by themselves.

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
@@ -21,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakSet
 
 from penstock.errors import UnsafeForkError, WorkerError
+from penstock.storage import environment, set_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
     from multiprocessing.process import BaseProcess
 
 StartMethod: TypeAlias = Literal["fork", "forkserver", "spawn"]
@@ -189,11 +190,7 @@ def _connected() -> tuple[Connection, int]:
     with ours, theirs:
         # Where standard error is closed, an end could get its number, and with it all error output.
         first = Connection(fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, _STANDARD))
-        try:
-            return first, fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, _STANDARD)
-        except BaseException:
-            first.close()
-            raise
+        return first, fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, _STANDARD)
 
 
 def _program(descriptor: int) -> _Program:
@@ -248,13 +245,13 @@ def started_worker(
     with interrupts_held():
         connection, theirs = multiprocessing.Pipe()
         foreign = [*(worker.connection for worker in others), connection]
+        run: Callable[..., None] = target
+        arguments: tuple[Any, ...] = (theirs, payload, foreign if method == "fork" else [])
+        if method == "forkserver":
+            # The server has the variables of its own start: credentials may be new since then.
+            run, arguments = _in_environment, (environment(), target, *arguments)
         # Daemons, so that Python's own exit ends them, too.
-        process = context.Process(
-            target=target,
-            args=(theirs, payload, foreign if method == "fork" else []),
-            name=_Name(name),
-            daemon=True,
-        )
+        process = context.Process(target=run, args=arguments, name=_Name(name), daemon=True)
         needs_main = not isinstance(payload, bytes) or b"__main__" in payload
         with _starting, nullcontext() if needs_main else _without_main():
             try:
@@ -272,6 +269,13 @@ def started_worker(
             finally:
                 theirs.close()
         return WorkerProcess(connection, process)
+
+
+def _in_environment(
+    variables: Mapping[str, str], target: Callable[..., None], *arguments: object
+) -> None:
+    set_environment(variables)
+    target(*arguments)
 
 
 class _Ignoring:

@@ -8,13 +8,13 @@ import pickle
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from penstock.errors import ObjectExistsError, ObjectNotFoundError
-from penstock.storage import Draft, LocalStore, Store, join, open_regular
+from penstock.storage import Draft, LocalStore, Store, entry_at, join, open_regular
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,11 +93,7 @@ class PublishedUnit(ABC):
         return self.results.name(self.number)
 
     def is_done(self) -> bool:
-        try:
-            self.results.store.entry(self.name)
-        except ObjectNotFoundError:
-            return False
-        return True
+        return entry_at(self.results.store, self.name) is not None
 
     def run(self, advance: Callable[[int], object]) -> None:
         draft = self.results.store.draft(*os.path.split(self.name))
@@ -113,11 +109,8 @@ class PublishedUnit(ABC):
         if isinstance(self.results.store, LocalStore):
             with open_regular(self.name) as local:
                 return mmap.mmap(local.fileno(), 0, access=mmap.ACCESS_READ)
-        file = self.results.store.open(self.name)
-        try:
+        with closing(self.results.store.open(self.name)) as file:
             return file.read_at(0, file.size)
-        finally:
-            file.close()
 
 
 def are_done(units: Sequence[Unit]) -> list[bool]:

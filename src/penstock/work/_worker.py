@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
@@ -17,7 +18,6 @@ from penstock.errors import WorkerError
 from penstock.work._failures import Failure, failure_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from multiprocessing.connection import Connection
 
     from penstock.work._unit import Unit

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory
@@ -23,7 +22,6 @@ from penstock.index import (
     Checks,
     FilePart,
     LineCheck,
-    LinePiece,
     LineScanner,
     Look,
     opened_lines,
@@ -34,13 +32,12 @@ from penstock.work import PublishedUnit, UnitResults, grouped, run_units
 
 if TYPE_CHECKING:
     from penstock.cli._verb import VerbCall
-    from penstock.index import Detected, Found
+    from penstock.index import Detected, Found, LinePiece
     from penstock.storage import Draft
 
 PART_BYTES = 32 << 20
 _LITTLE = 64 << 20
 """Bytes that are read before other processes would have started."""
-_BETWEEN_LOOKS = 0.2
 _SHOWN_BYTES = 60
 
 
@@ -159,9 +156,8 @@ class LinePart(CheckPart):
         look = Look(Checks(validate=True), chosen=self.chosen)
         with opened_lines(self.part, advance) as lines:
             for piece in lines:
-                if isinstance(piece, LinePiece):  # No line is too long.
-                    seen.text_bytes += len(piece.text)
-                    yield from self._bad_lines(piece, look, seen)
+                seen.text_bytes += len(piece.text)
+                yield from self._bad_lines(piece, look, seen)
         seen.newlines = lines.newlines
 
     def _bad_lines(self, piece: LinePiece, look: Look, seen: PartFindings) -> Iterator[Finding]:
@@ -341,23 +337,13 @@ def check_parts(
             CheckUnit(UnitResults(folder), number, group, findings.most)
             for number, group in enumerate(grouped(parts, unit_bytes))
         ]
-        waiting = iter(units)
-        turn: CheckUnit | None = next(waiting, None)
-        due = 0.0
+        waiting, finished = deque(units), set[int]()
 
-        def take_finished() -> None:
-            nonlocal turn
-            while turn is not None and turn.is_done():
+        def done(unit: CheckUnit) -> None:
+            finished.add(unit.number)
+            while waiting and waiting[0].number in finished:
+                turn = waiting.popleft()
                 for part, found in zip(turn.parts, turn.found(), strict=True):
                     findings.take(part, found)
-                turn = next(waiting, None)
 
-        def look(count: int) -> None:
-            nonlocal due
-            advance(count)
-            if time.monotonic() >= due:
-                due = time.monotonic() + _BETWEEN_LOOKS
-                take_finished()
-
-        run_units(units, workers=workers, advance=look)
-        take_finished()
+        run_units(units, workers=workers, advance=advance, done=done)

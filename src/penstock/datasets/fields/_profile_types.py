@@ -63,7 +63,7 @@ def profile_types(
     `schema_types` has the types that it gives to its fields, and only null is taken from the
     profile. With `categories`, texts that come again and again are categories.
 
-    >>> from penstock.index.profile import Profile
+    >>> from penstock.index import Profile
     >>> profile = Profile()
     >>> profile.add([{"id": 1, "tags": ["a"], "user": {"age": 41}, "x": 1}], 0)
     >>> profile.add([{"id": 2, "x": "one"}], 1)

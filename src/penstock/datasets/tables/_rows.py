@@ -153,8 +153,9 @@ class TableRows(Reopened[TableFiles]):
         return Location(*self._opened().places(ids), np.zeros(len(ids), np.int64))
 
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
+        batch = self._inferred(ids)
         try:
-            return as_records(self._inferred(ids), ids)
+            return as_records(batch, ids)
         except SchemaMismatchError as why:
             raise self._placed(why) from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,7 @@ from penstock.errors import OptionError
 from penstock.index._fingerprint import digest
 from penstock.index._formats import format_named, load
 from penstock.index._names import BAD_LINES
-from penstock.index._parts import LinePiece, LongLine, PartsUnit, opened_blocks, opened_lines
+from penstock.index._parts import FilePart, LinePiece, PartsUnit, opened_blocks, opened_lines
 from penstock.index._scan import LineScan, ScannedFrames, Scanner
 from penstock.index.checked._checks import (
     JSON_NAMES,
@@ -34,17 +35,15 @@ from penstock.jsonl import reason_text
 from penstock.work import UnitResults, grouped, run_units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from penstock.index._build import Builder, FileToScan
-    from penstock.index._parts import FilePart
     from penstock.index.checked._checks import Checks
     from penstock.storage import Draft
 
-    _PartResult = tuple[FilePart, PartFound, Iterator[NDArray[np.int64]]]
+    _PartResult = tuple[FilePart, PartFound, NDArray[np.int64]]
 
 _NEWLINE = 10
 _FORMAT = 2
@@ -61,16 +60,17 @@ class LineCheck:
     Without `validate` every line that is not blank is a record, as in a plain scan.
     """
 
-    def __init__(self, look: Look, decode: Callable[[bytes], object] = decode_as_json) -> None:
+    def __init__(self, look: Look, decode: Callable[[bytes], object] | None = None) -> None:
         self._checks, self._profile, self._on_rows, self._chosen = look
-        self._decode = decode
-        self._decode_fast = decode_fast if decode is decode_as_json else decode
+        self._decode = decode or decode_as_json
+        self._decode_fast = decode_fast if self._decode is decode_as_json else self._decode
         self.records = 0
         self.aside: list[Aside] = []
 
-    def add(self, piece: LinePiece | LongLine) -> None:
-        if isinstance(piece, LongLine):
-            self.aside.append(Aside(piece.newlines, piece.offset, piece.size, self._too_long()))
+    def add(self, piece: LinePiece) -> None:
+        if piece.too_long:
+            reason = self._too_long()
+            self.aside.append(Aside(piece.newlines, piece.offset, piece.too_long, reason))
             return
         scan = LineScan(may_be_marked=False)
         places = np.concatenate([scan.add(piece.text), scan.finish()])
@@ -214,7 +214,8 @@ def _put_together(
     """Write the rows and the bad lines of a file."""
     newlines = (one.was.newlines or 0) if one.was else 0
     for _, part, places in of_file:
-        builder.write_rows(one, places, rows)
+        some = (places[at : at + _ROWS_AT_ONCE] for at in range(0, len(places), _ROWS_AT_ONCE))
+        builder.write_rows(one, some, rows)
         if bad is not None:
             write_bad_lines(bad, (line.in_file(one.relative, newlines) for line in part.aside))
         one.bad_lines += len(part.aside)
@@ -226,16 +227,13 @@ def _put_together(
 
 
 def _found(units: list[ScanUnit], profile: Profile | None) -> Iterator[_PartResult]:
-    """Yield the result of each part, in order, and add its profile to `profile`.
-
-    The rows of a part are read once, before those of the next part.
-    """
+    """Yield the result of each part, in order, and add its profile to `profile`."""
     for unit in units:
-        file = ScanResult(unit)
-        if profile is not None and file.found.profile is not None:
-            profile.merge(Profile.from_bytes(file.found.profile), profile.records)
-        for part, found in zip(unit.parts, file.found.parts, strict=True):
-            yield part, found, file.rows(found.records)
+        found, rows = unit.result_of()
+        if profile is not None and found.profile is not None:
+            profile.merge(Profile.from_bytes(found.profile), profile.records)
+        borders = np.cumsum([part.records for part in found.parts[:-1]], dtype=np.int64)
+        yield from zip(unit.parts, found.parts, np.split(rows, borders), strict=True)
 
 
 @dataclass(frozen=True)
@@ -255,20 +253,25 @@ class ScanUnit(PartsUnit):
         parts = [scan(part, self.scanner, look, advance) for part in self.parts]
         self.describe(draft, UnitFound(parts, None if profile is None else profile.to_bytes()))
 
+    def result_of(self) -> tuple[UnitFound, NDArray[np.int64]]:
+        """Return what was found, and offset and bytes of all records."""
+        data, size, found = self.opened(UnitFound)
+        counts = [part.records for part in found.parts]
+        if min(counts, default=0) < 0 or sum(counts) * _ROW_BYTES > size:
+            raise self.damaged("its description names other rows than it holds")
+        return found, np.frombuffer(data, "<i8", 2 * sum(counts)).reshape(-1, 2)
+
 
 def scan_part(
     part: FilePart, scanner: Scanner, look: Look, advance: Callable[[int], object]
 ) -> PartFound:
     """Return the records that a scanner finds in a part, each of them read where that is asked."""
-    decode = scanner.decode
-    if decode is None:
-        if look.checks:
-            raise OptionError(
-                f"records of {scanner.kind} can be neither validated nor profiled: they have no "
-                "decode. penstock convert writes them as JSON Lines, which can be both."
-            )
-        decode = decode_as_json
-    return check_part(part, scanner, LineCheck(look, decode), advance)
+    if scanner.decode is None and look.checks:
+        raise OptionError(
+            f"records of {scanner.kind} can be neither validated nor profiled: they have no "
+            "decode. penstock convert writes them as JSON Lines, which can be both."
+        )
+    return check_part(part, scanner, LineCheck(look, scanner.decode), advance)
 
 
 def check_part(
@@ -303,26 +306,8 @@ def scan_lines(
     part: FilePart, scanner: Scanner, look: Look, advance: Callable[[int], object]
 ) -> PartFound:
     """Return the records among the lines of a part; long lines are not kept in memory."""
-    check = LineCheck(look, scanner.decode or decode_as_json)
-    with opened_lines(part, advance, look.checks.max_line_bytes) as lines:
+    check, frames = LineCheck(look, scanner.decode), ScannedFrames()
+    with opened_lines(part, advance, look.checks.max_line_bytes, frames) as lines:
         for piece in lines:
             check.add(piece)
-    return PartFound(check.records, check.aside, lines.newlines, lines.frames)
-
-
-class ScanResult:
-    def __init__(self, unit: ScanUnit) -> None:
-        self._data, size, self.found = unit.opened(UnitFound)
-        records = [part.records for part in self.found.parts]
-        if min(records, default=0) < 0 or sum(records) * _ROW_BYTES > size:
-            raise unit.damaged("its description names other rows than it holds")
-        self._at = 0
-
-    def rows(self, count: int) -> Iterator[NDArray[np.int64]]:
-        """Yield the next rows, some at a time: int64[k, 2]."""
-        stop = self._at + count
-        while self._at < stop:
-            some = min(_ROWS_AT_ONCE, stop - self._at)
-            rows = np.frombuffer(self._data, "<i8", 2 * some, self._at * _ROW_BYTES)
-            self._at += some
-            yield rows.reshape(-1, 2)
+    return PartFound(check.records, check.aside, lines.newlines, frames.as_tuples)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -17,7 +18,6 @@ from penstock.index.profile._values import WHOLE, ValueStats, shown
 from penstock.storage import join, read_metadata, readable_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from penstock.index.profile._profile import FieldNode, Profile

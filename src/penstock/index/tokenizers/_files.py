@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
@@ -20,7 +21,6 @@ from penstock.index.tokenizers._tokenizer import (
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Sequence
 
 
 _PURPOSE = "Reading a tokenizer from a file"

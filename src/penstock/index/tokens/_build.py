@@ -8,7 +8,7 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from penstock.index._names import BAD_LINES
 from penstock.index.tokens._job import TokenJob, TokenReport, refuse_existing
 from penstock.index.tokens._journal import is_finished, take_back
 from penstock.index.tokens._publish import write_tokens
-from penstock.index.tokens._units import TextInput, TokenStream, TokenUnit, UnitCounter
+from penstock.index.tokens._units import TextInput, TokenStream, TokenUnit
 from penstock.storage import (
     NO_ROOM,
     join,
@@ -35,7 +35,6 @@ from penstock.storage import (
 from penstock.work import run_units, viewed
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from penstock.index.tokens._documents import TokenWork
@@ -46,7 +45,6 @@ _ROOM = (
 )
 _FORMAT = 2
 """Of the results of units."""
-_BUILD_SECONDS = 3600.0
 _IN_CALLER_SECONDS = 2.0
 """Work that takes less time than the start of processes."""
 _UNITS = 256
@@ -60,7 +58,7 @@ _SCRIPTS = {"__main__", "__mp_main__"}
 def build(job: TokenJob) -> TokenReport:
     """Tokenise, pack and publish; only one process at a time."""
     began = time.monotonic()
-    with only_builder(job.place.folder, _BUILD_SECONDS):
+    with only_builder(job.place.folder):
         shared = job.texts.shared(job.work)
         is_sent = bool(job.workers) or not job.texts.in_memory
         obstacle = sending_obstacle(shared) if is_sent else ""
@@ -89,13 +87,10 @@ def _built(job: TokenJob, folder: Path, obstacle: str, expected: TokenEstimate) 
     # Once in units, and put together once, or twice for best_fit.
     copies = 2 if job.pack.packing == "best_fit" else 1
     share = left / max(1, job.texts.bytes)
-    room = int(expected.token_bytes * (share + copies))
-    refuse_full_disk(room, folder.parent, *_ROOM)
-    with _writing(job, folder, expected.token_bytes * (1 + copies)):
+    with _writing(job, folder, int(expected.token_bytes * (share + copies))):
         _tokenise(job, units, obstacle, expected)
         stream = TokenStream(units, job.texts, job.work.dtype)
     needed = stream.tokens * (job.work.dtype.itemsize + job.work.text.is_masked) * copies
-    refuse_full_disk(needed, folder.parent, *_ROOM)
     with _writing(job, folder, needed):
         samples = write_tokens(job, stream, folder)
     if samples.dropped:
@@ -122,7 +117,8 @@ def _built(job: TokenJob, folder: Path, obstacle: str, expected: TokenEstimate) 
 
 @contextmanager
 def _writing(job: TokenJob, folder: Path, needed: int) -> Iterator[None]:
-    """Raise errors that say how much room tokens need."""
+    """Raise errors that say how much room tokens need, at once if the disk has less."""
+    refuse_full_disk(needed, folder.parent, *_ROOM)
     try:
         with translated(job.folder, "write tokens in"):
             yield
@@ -150,9 +146,14 @@ def _tokenise(
             obstacle,
         )
     with viewed(job.progress, job.texts.bytes, "tokenising") as view:
-        counter = UnitCounter(view, units)
-        run_units(units, workers=workers, advance=counter.advance)
-        counter.look()
+        count: Callable[[int, int], object] | None = getattr(view, "count", None)
+
+        def done(unit: TokenUnit) -> None:
+            if count is not None:
+                found = unit.found()
+                count(sum(part.documents for part in found), sum(part.tokens for part in found))
+
+        run_units(units, workers=workers, advance=view.add, done=done)
 
 
 def _unit_bytes(job: TokenJob) -> int:
@@ -203,11 +204,8 @@ def estimated(texts: TextInput, work: TokenWork) -> TokenEstimate:
     work = replace(work, skips=True)  # Errors are raised when their turn comes.
     made: list[bytes] = []
 
-    def keep(
-        tokens: NDArray[np.integer], lengths: NDArray[np.int64], trained: NDArray[np.bool_] | None
-    ) -> None:
-        flags = b"" if trained is None else trained.tobytes()
-        made[:] = [tokens.tobytes(), lengths.tobytes(), flags]
+    def keep(*arrays: NDArray[Any] | None) -> None:
+        made[:] = [b"" if one is None else one.tobytes() for one in arrays]
 
     for probe in texts.probes():
         took = 0.0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from penstock.errors import MalformedLineError, PenstockError
-from penstock.index._parts import FilePart, LinePiece, LongLine, opened_lines
+from penstock.index._parts import FilePart, LinePiece, opened_lines
 from penstock.index.checked._checks import Aside
 from penstock.index.tokenizers._encoded import Encoded, PartsTokenizer, Tokenizer, batches
 from penstock.index.tokenizers._tokenizer import EachText
@@ -227,8 +227,6 @@ def line_of(found: Found, offset: int) -> tuple[int, int]:
     line = record = 0
     with opened_lines(FilePart(found, 0, found.entry.size), lambda _: None) as pieces:
         for piece in pieces:
-            if isinstance(piece, LongLine):
-                continue  # None is too long here.
             before = io.BytesIO(piece.text[: max(0, offset - piece.offset)]).readlines()
             line += len(before)
             record += sum(not one.isspace() for one in before)

@@ -10,7 +10,7 @@ from penstock.index._folder import refuse_put_aside
 from penstock.index._listing import INDEX_FOLDER, Listing, place_beside
 from penstock.index._load import kind_in, meta_of
 from penstock.index._names import TOKEN_FOLDER, rebuilding
-from penstock.storage import StorageOptions, hidden_beside, is_remote, join, locate
+from penstock.storage import StorageOptions, entry_at, hidden_beside, is_remote, join, locate
 
 _KIND = "tokens"
 _BIN = ".bin"
@@ -69,7 +69,7 @@ def _refuse_parts(listing: Listing, options: StorageOptions) -> None:
     names = [found.path for found in listing.files]
     if not names or not all(name.endswith(_BIN) for name in names):
         return
-    if _is_there(f"{names[0].removesuffix(_BIN)}.idx", options):
+    if entry_at(*locate(f"{names[0].removesuffix(_BIN)}.idx", options)) is not None:
         return  # A pair of Megatron-LM.
     above = os.path.dirname(names[0])
     for folder in dict.fromkeys((above, os.path.dirname(above))):
@@ -78,13 +78,6 @@ def _refuse_parts(listing: Listing, options: StorageOptions) -> None:
                 f"{listing.named[0]} is a part of the tokens in {folder}, which its index opens. "
                 f"Open that: penstock.open({folder!r})"
             )
-
-
-def _is_there(path: str, options: StorageOptions) -> bool:
-    store, name = locate(path, options)
-    with suppress(ObjectNotFoundError):
-        return bool(store.entry(name))
-    return False
 
 
 def _is_of_tokens(folder: str, options: StorageOptions) -> bool:

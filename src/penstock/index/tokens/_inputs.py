@@ -7,23 +7,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ObjectNotFoundError, OptionError, PenstockError, StaleIndexError
 from penstock.index._detect import look_at
 from penstock.index._formats import LINES, format_by_name, load
 from penstock.index._listing import Found, Listing, list_files
-from penstock.index._parts import FilePart, LinePiece, LongLine, opened_lines, parts_of
+from penstock.index._parts import FilePart, LinePiece, opened_lines, parts_of
 from penstock.index._scan import LineScanner
 from penstock.index.tokens._documents import LineDocuments, TokenProbe
 from penstock.index.tokens._records import SourceRecords, is_source
-from penstock.index.tokens._units import TextInput, TokenUnit
+from penstock.index.tokens._units import TextInput
 from penstock.jsonl import compression_of
-from penstock.storage import StorageOptions, keep_tokenizers_to_one_thread
-from penstock.work import Shared, UnitResults, grouped
 
 if TYPE_CHECKING:
     from penstock.index.tokens._documents import TokenWork, Write
+    from penstock.storage import StorageOptions
 
 _LOOK_BYTES = 32 << 10
 _LONGEST = 1 << 20
@@ -94,21 +94,10 @@ class LineFiles(TextInput):
 
                 yield TokenProbe(tokenise, whole / len(piece.text))
 
-    def shared(self, work: TokenWork) -> TokenWork:
-        return work
-
-    def units(self, folder: str, work: TokenWork, unit_bytes: int) -> list[TokenUnit]:
-        scanner, results = LineScanner(), UnitResults(folder)
-        shared = Shared(self.shared(work), keep_tokenizers_to_one_thread)
-        parts = [
-            part
-            for found in self.listing.files
-            for part in parts_of(found, 0, scanner, unit_bytes, None)
-        ]
-        return [
-            TokenUnit(results, number, group, shared)
-            for number, group in enumerate(grouped(parts, unit_bytes))
-        ]
+    def parts(self, unit_bytes: int) -> list[FilePart]:
+        scanner = LineScanner()
+        files = (parts_of(one, 0, scanner, unit_bytes, None) for one in self.listing.files)
+        return [*chain.from_iterable(files)]
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -181,7 +170,7 @@ def _first_lines(found: Found) -> LinePiece | None:
     part = FilePart(found, 0, found.entry.size)
     with opened_lines(part, lambda _: None, _LONGEST) as pieces:
         for piece in pieces:
-            if not isinstance(piece, LongLine) and piece.text.strip():
+            if piece.text.strip():
                 stop = piece.text.find(b"\n", _LOOK_BYTES) + 1
                 return piece._replace(text=piece.text[: stop or None])
     return None

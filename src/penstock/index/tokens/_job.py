@@ -6,6 +6,7 @@ import errno
 import os
 import posixpath
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,7 +35,6 @@ from penstock.storage import (
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Iterable, Sequence
 
     from penstock.index._indexer import IndexStoreInterface
     from penstock.index._listing import IndexPlace

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, cast, get_args
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast, get_args
 
 import numpy as np
 
 from penstock.errors import OptionError
 from penstock.index._meta import TokensMeta
+from penstock.index._sample_index import Documents
 from penstock.order import best_fit, whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from numpy.typing import DTypeLike, NDArray
@@ -58,14 +59,6 @@ class PackOptions:
         )
 
 
-class SampleDocuments(NamedTuple):
-    """Where documents end in the next samples; see `Documents`, without its first offset."""
-
-    values: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-    goes_on: NDArray[np.bool_]
-
-
 class Samples(ABC):
     """The samples of a stream, all of one size."""
 
@@ -98,8 +91,11 @@ class Samples(ABC):
             rows[:, 0] *= np.arange(start, start + some)
             yield rows
 
-    def ends(self) -> Iterator[SampleDocuments]:
-        """Yield where documents end; nothing where a sample is a document."""
+    def ends(self) -> Iterator[Documents]:
+        """Yield where documents end in the next samples, without their first offset.
+
+        Nothing where a sample is a document.
+        """
         return iter(())
 
     def trained(self) -> Iterator[NDArray[np.bool_]]:
@@ -162,7 +158,7 @@ class ConcatSamples(Samples):
         if start < stop and stop > self.tokens:
             out.write(self._fill.data)
 
-    def ends(self) -> Iterator[SampleDocuments]:
+    def ends(self) -> Iterator[Documents]:
         size, done = self._size, 0
         for start, lengths in self._stream.all_documents():
             ends = start + np.cumsum(lengths)
@@ -170,14 +166,14 @@ class ConcatSamples(Samples):
             borders = np.arange((start // size + 1) * size, stop + 1, size)
             # Where documents or samples end, each place once.
             cuts = np.union1d(ends[ends <= stop], borders)
-            yield SampleDocuments(
+            yield Documents(
                 cuts - (cuts - 1) // size * size,
                 done + 1 + np.flatnonzero(cuts % size == 0),
                 ~np.isin(borders, ends, assume_unique=True),
             )
             done += len(cuts)
         if self.padding:
-            yield SampleDocuments(np.empty(0, np.int64), np.array([done]), np.zeros(1, bool))
+            yield Documents(np.empty(0, np.int64), np.array([done]), np.zeros(1, bool))
 
 
 class BestFitSamples(Samples):
@@ -201,14 +197,14 @@ class BestFitSamples(Samples):
         self.counts = np.bincount(files, minlength=stream.files)
         self._borders = np.cumsum([0, *self.counts.tolist()])
         self.padding = (len(self._offsets) - 1) * size - stream.tokens
-        self._tokens, self._scratch = stream.mapped(scratch), scratch
+        self._tokens, self._scratch = stream.mapped("tokens", scratch), scratch
 
     def write(self, file: int, out: BinaryIO) -> None:
         start, stop = self._borders[[file, file + 1]].tolist()
         out.writelines(some.data for some in self._gathered(start, stop, self._tokens, self._pad))
 
     def trained(self) -> Iterator[NDArray[np.bool_]]:
-        flags = self._stream.mapped_flags(self._scratch.with_suffix(".flags"))
+        flags = self._stream.mapped("trained", self._scratch.with_suffix(".flags"))
         return self._gathered(0, len(self._offsets) - 1, flags, 0)
 
     def _pieces(self, start: int, stop: int) -> tuple[slice, NDArray[np.int64], NDArray[np.int64]]:
@@ -237,14 +233,12 @@ class BestFitSamples(Samples):
             ]
             yield found
 
-    def ends(self) -> Iterator[SampleDocuments]:
+    def ends(self) -> Iterator[Documents]:
         total = len(self._offsets) - 1
         for start in range(0, total, _TOKENS_AT_ONCE):
             stop = min(total, start + _TOKENS_AT_ONCE)
             ends = self._pieces(start, stop)[2]
-            yield SampleDocuments(
-                ends, self._offsets[start + 1 : stop + 1], self._goes_on[start:stop]
-            )
+            yield Documents(ends, self._offsets[start + 1 : stop + 1], self._goes_on[start:stop])
 
 
 def token_type(dtype: DTypeLike) -> np.dtype[np.integer[Any]]:

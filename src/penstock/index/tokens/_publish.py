@@ -8,7 +8,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -50,14 +50,14 @@ from penstock.index.tokens._journal import (
 )
 from penstock.index.tokens._pack import Samples, samples_of
 from penstock.storage import (
-    NO_HARD_LINKS,
     LocalStore,
+    entry_at,
     is_remote,
     join,
     leads_through_link,
     locate,
     path_below,
-    publish_by_claim,
+    publish_by_link,
     sync,
     take,
     upload_file,
@@ -65,7 +65,6 @@ from penstock.storage import (
 
 if TYPE_CHECKING:
     from penstock.index._indexer import IndexStoreInterface
-    from penstock.index._listing import IndexPlace
     from penstock.index.tokens._units import TokenStream
     from penstock.storage import Store
 
@@ -143,7 +142,7 @@ def _write_ends(folder: Path, samples: Samples) -> None:
     ):
         offsets.write(np.zeros(1, "<u8").data)
         for some in samples.ends():
-            ends.write(some.values.astype("<u4").data)
+            ends.write(some.ends.astype("<u4").data)
             offsets.write(some.offsets.astype("<u8").data)
             goes_on.write(some.goes_on.astype("u1").data)
 
@@ -201,7 +200,11 @@ class Publication:
     @contextmanager
     def files(self) -> Iterator[None]:
         """Put the files in place; when the `with` block fails, nothing of them stays."""
-        with _only_publisher(self._place):
+        lock = None  # Of the only one who publishes here, on any machine that sees the folder.
+        if not self._place.is_remote:
+            with suppress(OSError):  # No locks on this file system.
+                lock = take(os.path.realpath(os.path.dirname(self._place.folder)), waits=True)
+        with lock or nullcontext():
             try:
                 if is_remote(self._bins[0].path):
                     self._upload()
@@ -209,16 +212,14 @@ class Publication:
                     self._move()
                 yield
             except BaseException as why:
-                for said in self._taken_back():
+                try:
+                    kept = take_back(self._folder, self._reach)
+                except (OSError, StorageError, CorruptIndexError) as more:
+                    kept = [f"What was published so far is not taken back yet: {more}"]
+                for said in kept:
                     why.add_note(said)
                 raise
             (self._folder / JOURNAL).unlink(missing_ok=True)
-
-    def _taken_back(self) -> list[str]:
-        try:
-            return take_back(self._folder, self._reach)
-        except (OSError, StorageError, CorruptIndexError) as more:
-            return [f"What was published so far is not taken back yet: {more}"]
 
     def index(self, new: NewFolder, tokens: TokensMeta) -> None:
         """Describe the files, which are in place, and let the index appear."""
@@ -248,7 +249,10 @@ class Publication:
             self._make(folder)
         note(self._folder, [put_in(one.staged, one.path) for one in self._bins])
         for one in self._bins:
-            _link(one.staged, one.path)
+            try:
+                publish_by_link(str(one.staged), one.path)
+            except ObjectExistsError:
+                raise taken(one.path) from None
         for folder in folders:
             sync(Path(folder))
 
@@ -322,33 +326,5 @@ class Publication:
 
 
 def _refuse_taken(store: Store, name: str, path: str) -> None:
-    with suppress(ObjectNotFoundError):
-        store.entry(name)
+    if entry_at(store, name) is not None:
         raise taken(path)
-
-
-@contextmanager
-def _only_publisher(place: IndexPlace) -> Iterator[None]:
-    """Be the only one who publishes beside an index, on any machine that sees its folder."""
-    with ExitStack() as held:
-        if not place.is_remote:
-            with suppress(OSError):  # No locks on this file system.
-                lock = take(os.path.realpath(os.path.dirname(place.folder)), waits=True)
-                if lock is not None:
-                    held.callback(lock.release)
-        yield
-
-
-def _link(staged: Path, path: str) -> None:
-    """Give a file its name, which must be free."""
-    try:
-        os.link(staged, path)
-    except FileExistsError:
-        raise taken(path) from None
-    except OSError as failure:
-        if failure.errno not in NO_HARD_LINKS:
-            raise
-        try:
-            publish_by_claim(str(staged), path)
-        except ObjectExistsError:
-            raise taken(path) from None

@@ -16,13 +16,13 @@ from penstock.errors import OptionError, PenstockError
 from penstock.index._formats import load
 from penstock.index.checked._checks import Aside
 from penstock.index.tokens._documents import BATCH_BYTES, DocumentMaker, TokenProbe
-from penstock.index.tokens._texts import BadText, Document, TextCall
+from penstock.index.tokens._texts import BadText, Document
 from penstock.index.tokens._units import TextInput, TokensFound, TokenUnit
-from penstock.storage import StorageOptions, keep_tokenizers_to_one_thread
-from penstock.work import Shared, UnitResults, grouped, shares
+from penstock.work import shares
 
 if TYPE_CHECKING:
     from penstock.index.tokens._documents import TokenWork, Write
+    from penstock.storage import StorageOptions
 
 _FIRST = 64
 """Records by which the size of all is estimated."""
@@ -141,6 +141,7 @@ class SourceRecords(TextInput):
     what: Any
     """What it was opened from; None where it was given as a source."""
     options: StorageOptions
+    unit = RecordUnit
 
     @property
     def files(self) -> int:
@@ -202,25 +203,13 @@ class SourceRecords(TextInput):
             )
 
     def shared(self, work: TokenWork) -> RecordWork:
-        if isinstance(work.text, TextCall):
-            raise OptionError(
-                "process_text_line_func= takes lines of JSON, and these are the records of a "
-                "source. Give template=, a function that takes a record."
-            )
         return RecordWork(work, self.source, max(1, BATCH_BYTES // self._record_bytes))
 
-    def units(self, folder: str, work: TokenWork, unit_bytes: int) -> list[TokenUnit]:
-        results = UnitResults(folder)
-        shared = Shared(self.shared(work), keep_tokenizers_to_one_thread)
-        parts = [
+    def parts(self, unit_bytes: int) -> list[RecordRange]:
+        return [
             RecordRange(number, start, stop, (stop - start) * self._record_bytes)
             for number, text in enumerate(self._texts)
             for start, stop in self._cut(*text, unit_bytes)
-        ]
-        # Ranges have a size, as parts of files have.
-        return [
-            RecordUnit(results, number, group, shared)  # type: ignore[arg-type]
-            for number, group in enumerate(grouped(parts, unit_bytes))
         ]
 
     def number_of(self, part: RecordRange) -> int:

@@ -97,7 +97,10 @@ class TextCall(DocumentText):
         return text
 
     def of(self, record: Mapping[str, object]) -> str:
-        raise BadText("process_text_line_func takes lines, and this is a record: give template=")
+        raise OptionError(
+            "process_text_line_func= takes lines of JSON, and these are the records of a source. "
+            "Give template=, a function that takes a record."
+        )
 
 
 @dataclass(frozen=True, slots=True)

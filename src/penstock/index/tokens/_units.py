@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import mmap
-import time
 from abc import ABC, abstractmethod
 from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, ClassVar, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 
-from penstock.index._parts import LongLine, PartsUnit, opened_lines
+from penstock.index._parts import PartsUnit, opened_lines
 from penstock.index.checked._checks import Aside  # noqa: TC001 (msgspec reads it)
 from penstock.index.tokens._documents import LineDocuments
+from penstock.storage import Draft, keep_tokenizers_to_one_thread
+from penstock.work import Shared, UnitResults, grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from penstock.index.checked._checks import BadLine
     from penstock.index.tokens._documents import DocumentMaker, TokenProbe, TokenWork, Write
-    from penstock.storage import Draft
-    from penstock.work import Shared, View
 
 _LENGTH = np.dtype("<i8")
 _DOCUMENTS_AT_ONCE = 1 << 20
-_BETWEEN_LOOKS = 0.2
-_AT_ONCE = 64
-"""Units that may be under way at a time; they begin in order."""
 
 
 class TokensFound(msgspec.Struct):
@@ -98,8 +94,7 @@ class TokenUnit(PartsUnit):
         maker = LineDocuments(self.shared.value, part.found, add)
         with opened_lines(part, advance) as lines:
             for piece in lines:
-                if not isinstance(piece, LongLine):  # None is too long here.
-                    maker.add(piece)
+                maker.add(piece)
         return TokensFound.of(maker, lines.newlines)
 
     def found(self) -> list[TokensFound]:
@@ -123,6 +118,8 @@ class TokenUnit(PartsUnit):
 
 class TextInput(ABC):
     """What is tokenised, in texts one after the other; each becomes a token file."""
+
+    unit: ClassVar[type[TokenUnit]] = TokenUnit
 
     @property
     @abstractmethod
@@ -165,44 +162,24 @@ class TextInput(ABC):
     def probes(self) -> Iterator[TokenProbe]:
         """Yield first documents; later ones count where earlier ones have no tokens."""
 
-    @abstractmethod
     def shared(self, work: TokenWork) -> object:
         """Return what the units of the work have in common."""
+        return work
 
     @abstractmethod
+    def parts(self, unit_bytes: int) -> list[Any]:
+        """Return the texts in parts of about one size."""
+
     def units(self, folder: str, work: TokenWork, unit_bytes: int) -> list[TokenUnit]:
         """Return units of about equal size: large texts in several, small ones together."""
+        results = UnitResults(folder)
+        shared = Shared(self.shared(work), keep_tokenizers_to_one_thread)
+        groups = enumerate(grouped(self.parts(unit_bytes), unit_bytes))
+        return [self.unit(results, number, group, shared) for number, group in groups]
 
     @abstractmethod
     def number_of(self, part: Any) -> int:  # noqa: ANN401 (of its own units)
         """Return the number of the text that a part of a unit belongs to."""
-
-
-class UnitCounter:
-    """Passes the progress of units on to a view.
-
-    `count` of a view that has it is called with the documents and tokens of units that are done.
-    """
-
-    def __init__(self, view: View, units: Sequence[TokenUnit]) -> None:
-        self._view, self._waiting, self._due = view, [*units], 0.0
-        self._count: Callable[[int, int], object] | None = getattr(view, "count", None)
-
-    def advance(self, count: int) -> None:
-        """Count bytes, as `run_units` reports them."""
-        self._view.add(count)
-        if (now := time.monotonic()) >= self._due:
-            self._due = now + _BETWEEN_LOOKS
-            self.look(_AT_ONCE)
-
-    def look(self, most: int | None = None) -> None:
-        """Count what is done of the first units that were not done before; of all by default."""
-        for unit in self._waiting[:most]:
-            if self._count is not None and unit.is_done():
-                self._waiting.remove(unit)
-                found = unit.found()
-                documents = sum(part.documents for part in found)
-                self._count(documents, sum(part.tokens for part in found))
 
 
 class TokenStream:
@@ -286,15 +263,12 @@ class TokenStream:
             at += len(some)
         return lengths
 
-    def mapped(self, scratch: Path) -> NDArray[np.integer]:
-        """Return all tokens as one map; `scratch` is written for it, unless one unit has all."""
-        return self._mapped(scratch, "tokens", self.dtype)
+    def mapped(self, what: Literal["tokens", "trained"], scratch: Path) -> NDArray[Any]:
+        """Return all tokens, or which are trained, as one map.
 
-    def mapped_flags(self, scratch: Path) -> NDArray[np.bool_]:
-        """Return which tokens are trained as one map, likewise."""
-        return self._mapped(scratch, "trained", np.dtype(np.bool_))
-
-    def _mapped(self, scratch: Path, what: str, dtype: np.dtype[Any]) -> NDArray[Any]:
+        `scratch` is written for it, unless one unit has all.
+        """
+        dtype = self.dtype if what == "tokens" else np.dtype(np.bool_)
         full = [n for n in range(len(self._units)) if self._starts[n] < self._starts[n + 1]]
         if len(full) <= 1:
             return getattr(self._opened(full[0]), what) if full else np.empty(0, dtype)

@@ -8,6 +8,7 @@ import os
 import secrets
 import struct
 import zlib
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -21,15 +22,13 @@ from penstock.storage._environment import cache_directory, store_in_environment
 from penstock.storage._local_errors import free_bytes
 from penstock.storage._locks import locked
 from penstock.storage._meter import carried, count, waiting
+from penstock.storage._store import Entry, OpenFile
 from penstock.storage.cache._room import NoRoomError, Room, private_folder, used_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import pyarrow as pa
 
     from penstock.storage._options import StorageOptions
-    from penstock.storage._store import Entry, OpenFile
 
 _log = logging.getLogger("penstock.storage")
 
@@ -97,15 +96,6 @@ class BlockCache:
         self._folder = folder
         self._limit = limit
 
-    @property
-    def folder(self) -> Path:
-        return self._room.folder if self._room is not None else self._folder
-
-    @property
-    def limit(self) -> int:
-        """How many bytes are kept at most; 0 where nothing can be."""
-        return self._room.limit if self._room is not None else 0
-
     def get(self, block: Block) -> BlockBytes:
         """Return the bytes of a block: mapped, or in memory where nothing can be kept."""
         return self._find(block) or self._bring(block)
@@ -123,7 +113,7 @@ class BlockCache:
         return [found[block.key] for block in blocks]
 
     @cached_property
-    def _room(self) -> Room | None:
+    def room(self) -> Room | None:
         """Where blocks go; None where they cannot be kept."""
         if self._limit == 0:
             return None
@@ -139,9 +129,9 @@ class BlockCache:
         return Room(folder, limit)
 
     def _find(self, block: Block) -> BlockBytes | None:
-        if self._room is None:
+        if self.room is None:
             return None
-        path = self._room.path(block.key)
+        path = self.room.path(block.key)
         data = map_block(path, block.key)
         if data is None:
             return None
@@ -152,7 +142,7 @@ class BlockCache:
 
     def _bring(self, block: Block) -> BlockBytes:
         with ExitStack() as stack:
-            room = self._room
+            room = self.room
             if room is not None:
                 try:
                     with waiting(block.path, block.start, block.stop):
@@ -211,8 +201,8 @@ class BlockCache:
         )
 
 
-class CachedFile:
-    """A remote file whose ranges this host fetches once; see `penstock.storage.OpenFile`."""
+class CachedFile(OpenFile):
+    """A remote file whose ranges this host fetches once."""
 
     def __init__(self, file: OpenFile, entry: Entry, options: StorageOptions) -> None:
         self.path, self.size = file.path, file.size

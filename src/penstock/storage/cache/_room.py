@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import struct
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,6 @@ from penstock.storage._folders import mark_as_cache
 from penstock.storage._locks import locked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 _STRIPES = 256
