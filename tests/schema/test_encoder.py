@@ -6,6 +6,7 @@ import json
 import pickle
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -182,6 +183,22 @@ def test_a_tokenizer_without_tokens_for_padding_and_the_end_pads_with_its_separa
     leaf = Text("b", model_name="m", max_length=5, tokenizer=own)
     ids = both([{"b": "a fox"}], leaf)["record/b"].content["input_ids"][0, 0]
     assert ids[2:].tolist() == [tokenizer[1].token_to_id("<end>")] * 3
+
+
+def test_threads_share_a_tokenizer_among_texts_of_different_lengths(tokenizer: Any) -> None:
+    leaves = [
+        Text(f"b{length}", model_name="m", max_length=length, tokenizer=tokenizer[2])
+        for length in (4, 9)
+    ]
+    texts = [f"a red fox and a blue cat {number}" for number in range(400)]
+
+    def ids(leaf: Text) -> Any:
+        return leaf.from_values(texts).content["input_ids"]
+
+    expected = [ids(leaf) for leaf in leaves]
+    with ThreadPoolExecutor(4) as threads:
+        for number, found in enumerate(threads.map(ids, leaves * 20)):
+            assert (found == expected[number % 2]).all()
 
 
 def test_a_tokenizer_is_loaded_once_for_all_schemas(tokenizer: Any, tmp_path: Path) -> None:
