@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
@@ -70,13 +71,13 @@ def refuse_password(scheme: str, host: str, remedy: str) -> None:
         raise OptionError(text, remedy=remedy)
 
 
-class ReadOnly:
+class ReadOnly(ABC):
     """The half of a `Store` that writes, for places that are only read."""
 
     __slots__ = ()
 
-    def path(self, name: str) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def path(self, name: str) -> str: ...
 
     def draft(self, directory: str, label: str) -> NoReturn:
         """Refuse to write."""
