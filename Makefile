@@ -4,8 +4,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
-# Tests wait for processes more than they compute. A file stays together: its set-up is shared.
-IN_PARALLEL := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# Tests wait for processes more than they compute: three keep two cores busy. A file stays together:
+# its set-up is shared.
+IN_PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 INSTALLED_FROM := pyproject.toml constraints.txt src/penstock/__init__.py
 SYSTEM_PACKAGES := radosgw ceph-mon ceph-osd zstd exfat-fuse exfatprogs
 

@@ -21,11 +21,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from _about import about
-from _peers import python_if_possible
 from _rounds import Side
 from _table import table
 from _worker import processor_seconds
-from schema import record, schema
+from schema import PEER, json2vec, record, schema
 from torch.utils.data import IterableDataset
 
 import penstock
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from penstock.lightning._batches import BatchModule
 
 _BATCH, _LOT, _FILES = 256, 4096, 8
-_CEILING, _LOADER, _PEER = "ceiling: schema over Arrow", "DataLoader, Arrow table", "json2vec 0.4.9"
+_CEILING, _LOADER = "ceiling: schema over Arrow", "DataLoader, Arrow table"
 _STATED = {"steady": 15_000, "first": 40}
 """Observations a second of json2vec 0.4.5 with 0 workers, measured on another machine."""
 
@@ -149,10 +148,7 @@ def measured(chosen: argparse.Namespace, root: Path) -> dict[tuple[str, int], Ti
     pick = random.Random(1)
     records = [record(pick) for _ in range(chosen.records)]
     rows = doors(records, written(records, root), root)
-    # It asks for Python 3.12, and runs on 3.11.
-    pins = Path(__file__).parents[1] / "constraints.txt"
-    options = ("--ignore-requires-python", "-c", str(pins))
-    peer = python_if_possible("json2vec", "json2vec==0.4.9", *options)
+    peer = json2vec()
     best: dict[tuple[str, int], Times] = {}
     next(iter(rows[_CEILING](made(), 0)))  # Imports torch.
     for _ in range(chosen.rounds):
@@ -162,10 +158,10 @@ def measured(chosen: argparse.Namespace, root: Path) -> dict[tuple[str, int], Ti
                 found = [epoch(batches), epoch(batches)]
                 best[name, workers] = better(best.get((name, workers)), found)
         for workers in (0, 2) if peer else ():
-            with Side("_modules_json2vec.py", peer) as side:
+            with Side("_schema_json2vec.py", peer) as side:
                 asked = {"root": str(root), "pattern": "lines/.*l$", "batch_size": _BATCH}
                 _, found = side.ask("epochs", workers=workers, **asked)
-            best[_PEER, workers] = better(best.get((_PEER, workers)), found)
+            best[PEER, workers] = better(best.get((PEER, workers)), found)
     return best
 
 
@@ -188,7 +184,7 @@ def main() -> None:
         print(json.dumps({"about": facts, "rates": listed}, indent=1))
         return
     print(", ".join(f"{name} {value}" for name, value in facts.items()), end="\n\n")
-    theirs = rates[_PEER, 0][1][0] if (_PEER, 0) in rates else _STATED["steady"]
+    theirs = rates[PEER, 0][1][0] if (PEER, 0) in rates else _STATED["steady"]
     ceiling, loader = (rates[row, 0][1][0] for row in (_CEILING, _LOADER))
     head = [
         "through", "workers", "first", "steady", "first, wall", "steady, wall",
@@ -204,7 +200,7 @@ def main() -> None:
         for (row, workers), ((first, first_wall), (steady, steady_wall)) in rates.items()
     ]
     print(table(head, cells))
-    if (_PEER, 0) not in rates:
+    if (PEER, 0) not in rates:
         print(
             f"\njson2vec does not install here. STATED, NOT MEASURED HERE: {_STATED['steady']:,} "
             f"observations a second with known vocabularies, {_STATED['first']} while it learns "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import penstock
-from penstock.schema import SchemaModel
+from penstock.schema import Number, SchemaModel, load_schema
 from tests.cli.commands import document, invoke, succeed
 
 if TYPE_CHECKING:
@@ -25,7 +25,13 @@ def record(n: int) -> dict[str, Any]:
         "tags": ["a", "b", "c"][: n % 4],
         "levels": [n] * (n % 3),
         "note": f"a text of its own, number {n}",
-        "user": {"age": n % 90, "e-mail": None},
+        "user": {"age": n % 90, "e-mail": None, "visits": [{"n": n, "to": {"x": n}}] * (n % 3)},
+        "user_age": n,
+        "a b": n,
+        "a_b": n,
+        "a.b": n,
+        "": n,
+        "größe": {"": n},
         "items": [{"sku": f"s{n % 7}", "price": 1.5}] * (n % 5),
     }
 
@@ -52,10 +58,22 @@ def test_a_proposed_schema_is_python_that_encodes_the_records(lines: Path) -> No
         "record/tags",
         "record/levels/levels",
         "record/user_age",
+        "record/user_visits/n",
+        "record/user_visits/to_x",
+        "record/user_age_2",
+        "record/a_b",
+        "record/a_b_2",
+        "record/a_b_3",
+        "record/_",
+        "record/gr__e_",
         "record/items/sku",
         "record/items/price",
     ]
     assert schema.hyperparameters.nodes["record/items"].max_length == 4
+    queries = {str(at): query.text for at, query in schema.hyperparameters.queries.items()}
+    assert queries["record/user_visits/to_x"] == "[*].user.visits[*].to.x"
+    assert queries["record/a_b_2"] == "[*].a_b"
+    assert queries["record/gr__e_"] == '[*]."größe".""'
     assert "# left out: note: nearly every record" in text
     assert "# left out: user.e-mail: values of the types null" in text
     (batch,) = penstock.DataLoader(str(lines), schema, batch_size=200)
@@ -68,6 +86,9 @@ def test_a_proposed_schema_fits_the_records_it_was_made_of(lines: Path, tmp_path
     file = tmp_path / "schema.json"
     file.write_text(succeed("profile", lines, "--as", "schema", "--json"))
     assert "all records fit" in succeed("check", lines, "--schema", file)
+    names: dict[str, Any] = {}
+    exec(succeed("profile", lines, "--as", "schema"), names)
+    assert load_schema(file).hyperparameters == names["schema"].hyperparameters
 
 
 def test_records_that_do_not_fit_are_findings_with_their_place(lines: Path, tmp_path: Path) -> None:
@@ -88,8 +109,6 @@ def test_a_saved_model_is_a_schema_to_check_and_an_empty_leaf_is_named(
     lines: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "model.json"
-    from penstock.schema import Number
-
     SchemaModel(Number("id"), Number("nowhere"), batch_size=4).save(file)
     done = invoke("check", lines, "--schema", file)
     assert (done.exit_code, "record/nowhere" in done.stdout) == (1, True)

@@ -135,9 +135,10 @@ def test_a11_to_a14_lists() -> None:
     assert vals["record/ev/v"].content.tolist() == [[[4, 0, 6]]]
     ev = Array(Number("v"), name="ev", max_length=2)
     assert both([{"ev": ({"v": 1},)}], ev)["record/ev/v"].state.tolist() == [[[0, 2]]]
-    with pytest.warns(UserWarning, match="record/ev/v"):
-        odd = both([{"ev": {"v": 1}}], ev)
-    assert odd["record/ev/v"].state.tolist() == [[[2, 2]]]
+    with pytest.warns(UserWarning, match="record/ev/v") as warned:
+        odd = both([{"ev": {"v": 1}}, {"ev": 7}], ev)
+    assert odd["record/ev/v"].state.tolist() == [[[2, 2]]] * 2
+    assert len(warned) == 2  # Once for each path.
     three = Array(Number("v"), name="ev", max_length=3)
     null = both([{"ev": [{"v": 1}, None, {"v": 3}]}], three)["record/ev/v"]
     assert null.state.tolist() == [[[0, 1, 0]]]

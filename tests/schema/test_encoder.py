@@ -6,6 +6,7 @@ import json
 import pickle
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 import penstock
+from penstock.errors import OptionError
 from penstock.schema import Array, Category, DateParts, Number, Schema, Set, Text, check_batch
 from penstock.schema._field import LeafField
 from tests.batch.encoder_contract import EncoderContract, plain
@@ -183,6 +185,22 @@ def test_a_tokenizer_without_tokens_for_padding_and_the_end_pads_with_its_separa
     assert ids[2:].tolist() == [tokenizer[1].token_to_id("<end>")] * 3
 
 
+def test_threads_share_a_tokenizer_among_texts_of_different_lengths(tokenizer: Any) -> None:
+    leaves = [
+        Text(f"b{length}", model_name="m", max_length=length, tokenizer=tokenizer[2])
+        for length in (4, 9)
+    ]
+    texts = [f"a red fox and a blue cat {number}" for number in range(400)]
+
+    def ids(leaf: Text) -> Any:
+        return leaf.from_values(texts).content["input_ids"]
+
+    expected = [ids(leaf) for leaf in leaves]
+    with ThreadPoolExecutor(4) as threads:
+        for number, found in enumerate(threads.map(ids, leaves * 20)):
+            assert (found == expected[number % 2]).all()
+
+
 def test_a_tokenizer_is_loaded_once_for_all_schemas(tokenizer: Any, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(tokenizer[0], folder)
@@ -204,6 +222,14 @@ def test_a_query_into_more_lists_than_arrays_is_named(caplog: pytest.LogCaptureF
     deep.bind(None)
     assert "record/x: [*].a[*].x goes into 1 lists, and 0 arrays" in caplog.text
     assert "record/s: " not in caplog.text
+
+
+def test_a_path_and_a_rule_of_nulls_that_are_unknown_are_refused() -> None:
+    for name in ("path", "null_semantics"):
+        own = Schema(Number("x"))
+        setattr(own, name, "row")
+        with pytest.raises(OptionError, match=f"{name}='row'"):
+            penstock.DataLoader(RECORDS, own, batch_size=1)
 
 
 def test_large_vocabularies_are_saved_and_loaded() -> None:

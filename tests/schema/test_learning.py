@@ -50,6 +50,15 @@ def test_a_frozen_vocabulary_stays_frozen_after_a_resume() -> None:
     assert again.state_dict()["vocabularies"]["record/k"] == kept
 
 
+def test_a_leaf_that_is_not_active_learns_when_it_is() -> None:
+    own = schema()
+    own.update(where("name") == "k", active=False)
+    assert fit_vocabulary(own, WORDS) == {"record/s": 7}
+    own.update(where("name") == "k", active=True)
+    own.encode(WORDS[:3], "train")
+    assert own.state_dict()["vocabularies"]["record/k"] == ["w0", "w1", "w2"]
+
+
 def test_edits_while_a_loop_runs_change_the_next_loader_alone() -> None:
     expected = list(loader(schema()))
     own = schema()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from penstock.schema import (
     Vector,
     check_batch,
     fit_vocabulary,
+    load_schema,
     predicate,
     register_leaf,
     where,
@@ -211,6 +213,7 @@ def test_a_saved_model_comes_back(tmp_path: Path) -> None:
     assert again.hyperparameters == own.hyperparameters
     assert again.state_dict() == own.state_dict()
     assert again.batch_size == 4
+    assert load_schema(tmp_path / "model.json").state_dict() == own.state_dict()
     assert again.statistics["row/x"].mean == 2  # type: ignore[index]
     for text in ('{"version": 1}', "[" * 100_000, '{"a": ', "7"):
         (tmp_path / "model.json").write_text(text)
@@ -218,6 +221,29 @@ def test_a_saved_model_comes_back(tmp_path: Path) -> None:
             SchemaModel.load(tmp_path / "model.json")
     (tmp_path / "model.json").write_text('{"version": 9, "root": {}}')
     with pytest.raises(OptionError, match="version 9"):
+        SchemaModel.load(tmp_path / "model.json")
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ([[9], [9]], ("state", "counts", "record/k", "state", "own")),
+        ("x", ("state", "counts", "record/k", "state", "own")),
+        ([1, "x", 2], ("state", "statistics", "record/x", "own")),
+        ("x", ("state", "batches")),
+        ([[1]], ("root", "fields")),
+        ({}, ("root",)),
+    ],
+)
+def test_a_damaged_file_of_a_model_is_named(value: Any, place: Any, tmp_path: Path) -> None:
+    own = SchemaModel(Category("k"), Number("x"), batch_size=4)
+    own.save(tmp_path / "model.json")
+    document = part = json.loads((tmp_path / "model.json").read_bytes())
+    for key in place[:-1]:
+        part = part[key]
+    part[place[-1]] = value
+    (tmp_path / "model.json").write_text(json.dumps(document))
+    with pytest.raises(CorruptFileError, match=r"model\.json is no saved schema"):
         SchemaModel.load(tmp_path / "model.json")
 
 

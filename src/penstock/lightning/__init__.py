@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from penstock.schema import Vector as Vector
     from penstock.schema import check_batch as check_batch
     from penstock.schema import fit_vocabulary as fit_vocabulary
+    from penstock.schema import load_schema as load_schema
     from penstock.schema import predicate as predicate
     from penstock.schema import register_leaf as register_leaf
     from penstock.schema import where as where
@@ -61,7 +62,7 @@ __all__, __getattr__, __dir__ = facade(
         ".schema": (
             "Address Array BadSlotError Category DateParts Entity Leaf Number Overflow "
             "RunningStats Schema SchemaModel Set SlotValues Strata TensorKey Text Tokens "
-            "ValueState Vector check_batch fit_vocabulary predicate register_leaf where"
+            "ValueState Vector check_batch fit_vocabulary load_schema predicate register_leaf where"
         ),
     },
 )

@@ -7,7 +7,6 @@ mark, and a callback says which batch was trained last, on every rank.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
@@ -369,37 +368,3 @@ class BatchModule(pl.LightningDataModule):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_handed_out": {}}
-
-
-class TrainerRanks(NamedTuple):
-    """Where this process stands among those that share the data."""
-
-    rank: int
-    world_size: int
-    local_world_size: int = 1
-
-
-def ranks_of(trainer: Any) -> TrainerRanks:
-    """Return the ranks that a trainer knows, or torch.distributed, or that this is alone."""
-    from torch import distributed  # noqa: PLC0415 (it takes a second)
-
-    if trainer is not None:
-        local = max(1, trainer.world_size // max(1, trainer.num_nodes))
-        return TrainerRanks(trainer.global_rank, trainer.world_size, local)
-    if distributed.is_available() and distributed.is_initialized():
-        local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # As torchrun says.
-        return TrainerRanks(distributed.get_rank(), distributed.get_world_size(), local)
-    return TrainerRanks(0, 1)
-
-
-def loader_ranks(ranks: TrainerRanks) -> dict[str, Any]:
-    """Return ranks for a loader; none where they are those of torch.distributed, its default.
-
-    Only those are able to wait for each other, and to make one state of all.
-    """
-    from torch import distributed  # noqa: PLC0415 (it takes a second)
-
-    is_joined = distributed.is_available() and distributed.is_initialized()
-    if is_joined and ranks[:2] == (distributed.get_rank(), distributed.get_world_size()):
-        return {}
-    return {"rank": ranks.rank, "world_size": ranks.world_size}

@@ -11,11 +11,11 @@ import penstock
 from penstock._lazy import imported
 from penstock.datasets import as_stream
 from penstock.errors import OptionError
-from penstock.lightning._batches import ranks_of
 from penstock.lightning._lightning import IterableDataset, get_worker_info
 from penstock.lightning._options import NUMBERED, SHARED, given_splits
 from penstock.lightning._schema_module import SchemaModule
 from penstock.lightning._shares import Named
+from penstock.lightning._trainer_ranks import ranks_of
 from penstock.loading import own_numbers
 from penstock.schema import Strata, split_named
 
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.datasets import Source, Stream
-    from penstock.lightning._batches import Kept, TrainerRanks
+    from penstock.lightning._batches import Kept
     from penstock.lightning._options import EngineOptions, SplitOptions
+    from penstock.lightning._trainer_ranks import TrainerRanks
 
 
 class PolarsDataModule(SchemaModule):

@@ -7,17 +7,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError
-from penstock.lightning._batches import (
-    BatchModule,
-    SplitBatches,
-    TrainerRanks,
-    loader_ranks,
-    ranks_of,
-)
+from penstock.lightning._batches import BatchModule, SplitBatches
 from penstock.lightning._model_reference import ModelReference
 from penstock.lightning._options import EngineOptions, split_options
 from penstock.lightning._preprocess import Observed, check_options, resolved
 from penstock.lightning._shares import SharedRecords, steps_of
+from penstock.lightning._trainer_ranks import TrainerRanks, loader_ranks, ranks_of
 from penstock.lightning._units import CHUNK, UnitPlan, spread_chunk
 from penstock.loading import DataLoader
 from penstock.schema import Strata

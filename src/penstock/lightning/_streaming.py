@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.datasets import Source, Stream
-    from penstock.lightning._batches import Kept, TrainerRanks
+    from penstock.lightning._batches import Kept
     from penstock.lightning._options import EngineOptions, SplitOptions
+    from penstock.lightning._trainer_ranks import TrainerRanks
 
 _FORMATS = {Suffix.ndjson: "jsonl", Suffix.feather: "arrow", Suffix.json: None}
 """The formats of `penstock.open`, where they have other names; those of `.json` show in files."""

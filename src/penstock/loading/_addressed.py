@@ -152,23 +152,22 @@ class Addressed:
             table()
 
     def reads(self, point: Cursor) -> Reads:
-        is_remote = lies_remote(self._source)
-        is_sequential = is_remote and first_sequential(self._source) is not None
+        is_sequential = self._is_remote and first_sequential(self._source) is not None
         is_table = self._schema is not None and not self._source.files
         is_table = is_table and self._source.schema_is_complete
         from_columns = is_table or self._is_gathered(point)
-        return Reads(is_remote, is_sequential, from_columns=from_columns)
+        return Reads(self._is_remote, is_sequential, from_columns=from_columns)
 
     def reader(self, point: Cursor) -> tuple[SourceReader, bool]:
         is_mixed = point.kind not in ("sequential", "block")
-        return SourceReader(self._read_from(point), lies_remote(self._source)), is_mixed
+        return SourceReader(self._read_from(point), self._is_remote), is_mixed
 
     def _read_from(self, point: Cursor) -> Source:
         """Return the source as it is read best in the order of a point."""
         columns = self._chosen(point)
         if columns.are_used:
             return columns.source
-        is_sequential = point.kind == "sequential" and lies_remote(self._source)
+        is_sequential = point.kind == "sequential" and self._is_remote
         if not is_sequential and not point.needs_blocks:
             return self._source
         # A block is fetched once, for all its records, to all processes of this host.
@@ -231,6 +230,10 @@ class Addressed:
         return (Steps if sharing.plan is None else PlannedSteps)(point, given, sharing)
 
     @cached_property
+    def _is_remote(self) -> bool:
+        return lies_remote(self._source)
+
+    @cached_property
     def _blocks(self) -> NDArray[np.int64]:
         return self._source.blocks
 
@@ -264,4 +267,5 @@ class Addressed:
         if source is self._source:
             return
         self._source, self._columns, self._known_steps = source, None, None
-        vars(self).pop("_blocks", None)
+        for known in ("_blocks", "_is_remote"):
+            vars(self).pop(known, None)

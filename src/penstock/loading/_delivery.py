@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from penstock._lazy import require
-from penstock._words import counted, warn_once
+from penstock._words import counted
 from penstock.errors import BadRecordsError, OptionError, StallError
 from penstock.loading._fetch import listed
 from penstock.loading._recipes import binned
@@ -54,8 +54,8 @@ class Delivery:
 
     fetch: Fetch
     tally: Tally
-    bad_ids: set[int]
-    """The records that were found bad, in earlier passes as well."""
+    bad_records: dict[int, str]
+    """Why records are bad, by number; those of earlier passes as well."""
     ranks: Ranks
     options: FeedOptions
     pin_memory: bool
@@ -115,13 +115,14 @@ class Delivery:
     ) -> NDArray[np.bool_]:
         """Return which rows count, without the bad ones; log each bad record once."""
         valid = np.ones(len(ids), bool) if valid is None else valid.copy()
-        known = self.bad_ids
+        known = self.bad_records
         for bad in fetched.bad:
             valid[bad.row] = False
             if bad.id not in known:
-                known.add(bad.id)
                 # Records that are damaged together have the same reason.
-                warn_once(_log, f"record {bad.id} does not count: {bad.why}", bad.why)
+                if bad.why not in known.values():
+                    _log.warning("record %d does not count: %s", bad.id, bad.why)
+                known[bad.id] = bad.why
         most = self.options.max_bad
         if len(known) > most:
             raise BadRecordsError(

@@ -321,7 +321,7 @@ class DataLoader:
             reader, is_mixed = feed.reader(start.cursor)
             fetch = Fetch(reader, self._recipe, self._options.on_error)
             about = (self._ranks(), self._options, self._pin_memory)
-            delivery = Delivery(fetch, tally, self._stats.bad_ids, *about)
+            delivery = Delivery(fetch, tally, self._stats.bad_records, *about)
             workers = self._workers(start.cursor)
             with closing(workers.engine(fetch, is_mixed=is_mixed)) as engine:
                 requests = pass_requests(feed, self._run, start, engine, self._sharing, peers)

@@ -68,8 +68,8 @@ class Stats:
     """
 
     def __init__(self) -> None:
-        self.bad_ids: set[int] = set()
-        """The records that were found bad."""
+        self.bad_records: dict[int, str] = {}
+        """Why records were found bad, by number."""
         self._ended: Counter[str] = Counter()
         self._under_way: list[Tally] = []
 
@@ -91,7 +91,7 @@ class Stats:
         numbers = {
             "batches": found["batches"],
             "records": found["records"],
-            "bad_records": len(self.bad_ids),
+            "bad_records": len(self.bad_records),
             "records_per_second": found["records"] / elapsed if elapsed else 0,
             "read_seconds": found["seconds_reading"],
             "decode_seconds": max(0, found["gathering"] - found["seconds_reading"]),

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from penstock.schema._documents import register_leaf as register_leaf
     from penstock.schema._fit import fit_vocabulary as fit_vocabulary
     from penstock.schema._model import SchemaModel as SchemaModel
-    from penstock.schema._model import load_schema
+    from penstock.schema._model import load_schema as load_schema
     from penstock.schema._nodes import Array as Array
     from penstock.schema._nodes import Leaf as Leaf
     from penstock.schema._nodes import Overflow as Overflow
@@ -42,7 +42,7 @@ __all__, __getattr__, __dir__ = facade(
         "_check": "check_batch",
         "_documents": "register_leaf",
         "_fit": "fit_vocabulary",
-        "_model": "SchemaModel",
+        "_model": "SchemaModel load_schema",
         "_nodes": "Array Leaf Overflow TensorKey Tokens ValueState",
         "_schema": "Schema",
         "_selectors": "predicate where",
@@ -57,7 +57,6 @@ __all__, __getattr__, __dir__ = facade(
         "leaves._vector": "Vector",
     },
     for_rooms={
-        "_model": "load_schema",
         "_observations": "Observations",
         "_proposal": "proposed",
         "_splits": "split_named",

@@ -63,7 +63,8 @@ def fit_vocabulary(
         raise OptionError(f"fit_vocabulary: order={order!r}: expected 'frequency' or 'first'.")
     if isinstance(schema, HasTraining):
         schema, source = schema.training_records()
-    words = schema.interprocess_encoding_context
+    active = schema.hyperparameters.active_requests
+    words = {at: one for at, one in schema.interprocess_encoding_context.items() if at in active}
     counts: dict[Address, Counter[Any]] = {address: Counter() for address in words}
     schema.reset()
     for arrays in _arrays(schema.for_split("train"), source):

@@ -165,7 +165,7 @@ class Learnt:
         for address, parts in state["counts"].items():
             for part, own in parts.items():
                 self.counts[Address(address)][part].load_state_dict(own, with_own=is_own)
-        self.batches, self._unsynchronized = state["batches"], 0
+        self.batches, self._unsynchronized = int(state["batches"]), 0
 
     # Over ranks.
 

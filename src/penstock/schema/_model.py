@@ -6,7 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from penstock.errors import CorruptFileError, OptionError
+from penstock.errors import CorruptFileError, OptionError, PenstockError
 from penstock.schema._documents import document_of, node_of
 from penstock.schema._nodes import check_count
 from penstock.schema._schema import Schema
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.storage import StorageOptions
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Schema)
 _VERSION = 1
 
 
@@ -64,17 +65,18 @@ class SchemaModel(Schema):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Return the model of a file that `save` wrote."""
-        name = os.fspath(path)
-        document = _read(name)
-        model = _made(name, lambda: cls(*_fields(document), **_size(document)))
-        _made(name, lambda: model.load_state_dict(document["state"]))
-        return model
+        document = _read(os.fspath(path))
+        return _made(path, lambda: _filled(document, cls, batch_size=document["batch_size"]))
 
 
-def load_schema(path: str, options: StorageOptions | None = None) -> Schema:
-    """Return the schema of a file: of `SchemaModel.save`, or of `penstock profile --as schema`."""
-    document = _read(path, options)
-    return _made(path, lambda: Schema(*_fields(document)))
+def load_schema(path: str | os.PathLike[str], options: StorageOptions | None = None) -> Schema:
+    """Return the schema of a file.
+
+    It is one of `penstock profile PATH --as schema --json`, or of `SchemaModel.save`, with all that
+    was learnt.
+    """
+    document = _read(os.fspath(path), options)
+    return _made(path, lambda: _filled(document, Schema))
 
 
 def _read(path: str, options: StorageOptions | None = None) -> dict[str, Any]:
@@ -89,20 +91,28 @@ def _read(path: str, options: StorageOptions | None = None) -> dict[str, Any]:
     return dict(document)
 
 
-def _made(path: str, make: Callable[[], T]) -> T:
+def _made(path: str | os.PathLike[str], make: Callable[[], T]) -> T:
     """Return what a function makes of a document, or say that it is none."""
     try:
         return make()
-    except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError) as why:
+    except PenstockError:
+        raise
+    except (
+        LookupError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        OverflowError,
+        RecursionError,
+    ) as why:
         raise CorruptFileError(
-            f"{path} is no saved schema: {why!r}.", remedy="Save it again.", path=path
+            f"{path} is no saved schema: {why!r}.", remedy="Save it again.", path=os.fspath(path)
         ) from None
 
 
-def _fields(document: Mapping[str, Any]) -> list[Node]:
-    root = document.get("root", document)
-    return [node_of(one) for one in root["fields"]]
-
-
-def _size(document: Mapping[str, Any]) -> dict[str, Any]:
-    return {"batch_size": document["batch_size"], "name": document["root"]["name"]}
+def _filled(document: Mapping[str, Any], kind: type[S], **options: Any) -> S:
+    root = document.get("root", {"name": "record", **document})
+    schema = kind(*map(node_of, root["fields"]), name=root["name"], **options)
+    if "state" in document:
+        schema.load_state_dict(document["state"])
+    return schema

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.batch import LOOSE
 from penstock.datasets import schema_of, type_at, without_maps
 from penstock.decode import JSON, decode_line
-from penstock.errors import SchemaMismatchError
+from penstock.errors import OptionError, SchemaMismatchError
 from penstock.schema._placement import Axis, ColumnPlacer, RowPlacer
 from penstock.schema._query import EACH, BatchQuery
 
@@ -30,6 +30,7 @@ _log = logging.getLogger("penstock.schema")
 
 RECORDS = "penstock.record"
 """The column with whole records, pickled."""
+_PATHS, _NULLS = ("auto", "columnar", "rows"), ("slots", "jmespath")
 _ODD = frozenset(".[]")
 """Letters of a key that a path of a column cannot have."""
 
@@ -69,6 +70,9 @@ def planned(
 
     A top-level field that some leaf needs as a whole is walked by all leaves that name it alone.
     """
+    for name, given, known in (("path", path, _PATHS), ("null_semantics", nulls, _NULLS)):
+        if given not in known:
+            raise OptionError(f"{name}={given!r}: expected one of {', '.join(known)}.")
     queries = {address: tree.queries[address] for address in read}
     if nulls == "jmespath":
         queries = {address: BatchQuery(query.text) for address, query in queries.items()}

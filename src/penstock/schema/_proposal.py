@@ -7,11 +7,12 @@ import json
 import math
 import re
 from contextlib import suppress
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.schema._documents import document_of
 from penstock.schema._nodes import Array, Node
-from penstock.schema._query import inferred
+from penstock.schema._query import ROOT, inferred, quoted
 from penstock.schema.leaves._category import Category, Set
 from penstock.schema.leaves._dateparts import DateParts
 from penstock.schema.leaves._number import Number
@@ -54,9 +55,32 @@ def proposed(document: Mapping[str, Any]) -> Proposal:
     A vocabulary has room for twice the labels that were seen, and an array for all items of 99 %
     of the lists.
     """
-    fields = {field["path"]: field for field in document["fields"]}
-    builder = _Builder(fields)
-    return Proposal(builder.below("", [], []), builder.left_out)
+    builder = _Builder({field["path"]: field for field in document["fields"]})
+    return Proposal(builder.inside(None, _Place((), ROOT, set())), builder.left_out)
+
+
+class _Place(NamedTuple):
+    """Where the values of a field lie, and where its node stands."""
+
+    arrays: tuple[str, ...]
+    """The names of the arrays above the node."""
+    query: str
+    taken: set[str]
+    """The names of other nodes of the same array."""
+    keys: tuple[str, ...] = ()
+    """The keys since the last list."""
+
+    def of(self, key: str) -> _Place:
+        return self._replace(query=f"{self.query}.{quoted(key)}", keys=(*self.keys, key))
+
+    def named(self) -> tuple[str, dict[str, Any]]:
+        """Return a name for a node, and its query where the name alone does not lead there."""
+        plain = re.sub(r"[^A-Za-z0-9_-]", "_", "_".join(self.keys)) or "_"
+        numbered = (f"{plain}_{number}" for number in count(2))
+        name = next(one for one in chain([plain], numbered) if one not in self.taken)
+        self.taken.add(name)
+        leads_there = inferred(self.arrays, name) == self.query
+        return name, {} if leads_there else {"query": self.query}
 
 
 class _Builder:
@@ -64,70 +88,72 @@ class _Builder:
 
     def __init__(self, fields: Mapping[str, Mapping[str, Any]]) -> None:
         self._fields = fields
+        self._below: dict[str | None, list[tuple[str, str]]] = {}
+        """The keys and paths inside of each object; those of a record under None."""
         self.left_out: dict[str, str] = {}
+        objects = [path for path, field in fields.items() if "object" in field["types"]]
+        for path in fields:
+            if not path.endswith(_ITEMS) or path.removesuffix(_ITEMS) not in fields:
+                # A key may have dots: the longest object that there is holds it.
+                above = (one for one in objects if path.startswith(f"{one}."))
+                owner = max(above, key=len, default=None)
+                key = path if owner is None else path[len(owner) + 1 :]
+                self._below.setdefault(owner, []).append((key, path))
 
-    def below(self, path: str, arrays: Sequence[str], keys: Sequence[str]) -> list[Node]:
-        """Return nodes for the fields inside of one.
+    def inside(self, path: str | None, place: _Place) -> list[Node]:
+        """Return nodes for the fields inside of an object."""
+        inner = self._below.get(path, ())
+        return [node for key, path in inner for node in self._nodes(path, place.of(key))]
 
-        `arrays` are the names of the arrays above, `keys` the objects passed since the last one.
-        """
-        prefix = f"{path}." if path else ""
-        nodes: list[Node] = []
-        for inner in self._fields:
-            name = inner.removeprefix(prefix)
-            if not inner.startswith(prefix) or "." in name or _ITEMS in name:
-                continue
-            nodes += self._nodes(inner, arrays, [*keys, name])
-        return _distinct(nodes)
-
-    def _nodes(self, path: str, arrays: Sequence[str], keys: list[str]) -> list[Node]:
+    def _nodes(self, path: str, place: _Place) -> list[Node]:
         kinds = set(self._fields[path]["types"]) - {"null"}
         if kinds == {"object"}:
-            return self.below(path, arrays, keys)
+            return self.inside(path, place)
         if kinds == {"list"}:
-            return self._list(path, arrays, keys)
-        leaf = self._leaf(path, kinds, *_named(arrays, keys))
+            return self._list(path, place)
+        leaf = self._leaf(path, kinds, place)
         return [] if leaf is None else [leaf]
 
-    def _list(self, path: str, arrays: Sequence[str], keys: list[str]) -> list[Node]:
+    def _list(self, path: str, place: _Place) -> list[Node]:
         items = f"{path}{_ITEMS}"
         lengths = self._fields[path]["types"]["list"]["lengths"]
         kinds = set(self._fields.get(items, {"types": {}})["types"]) - {"null"}
-        name, query = _named(arrays, keys)
         size = max(1, math.ceil(lengths["quantiles"][_LENGTH]))
         if kinds and kinds <= _NUMBERS:
+            name, query = place.named()
             if lengths["min"] == lengths["max"]:
                 return [Vector(name, n_dim=lengths["max"], **query)]
-            inner = Number(name, query=query.get("query") or inferred(arrays, keys[-1]))
-            return [Array(inner, name=name, max_length=size)]
+            return [Array(Number(name, query=place.query), name=name, max_length=size)]
         if kinds and kinds <= {"string", "bool", "int"}:
+            name, query = place.named()
             return [Set(name, max_vocab_size=_room(self._fields[items]), **query)]
-        if kinds == {"object"} and not query:
-            nodes = self.below(items, [*arrays, name], [])
+        if kinds == {"object"}:
+            name, _ = place.named()
+            inner = _Place((*place.arrays, name), f"{place.query}[*]", set())
+            nodes = self.inside(items, inner)
             return [Array(*nodes, name=name, max_length=size)] if nodes else []
         self.left_out[path] = "lists of other things than numbers, texts or objects"
-        if kinds == {"object"}:
-            self.left_out[path] = "a list inside of an object: give the leaves queries"
         return []
 
-    def _leaf(self, path: str, kinds: set[str], name: str, query: dict[str, Any]) -> Node | None:
+    def _leaf(self, path: str, kinds: set[str], place: _Place) -> Node | None:
         field = self._fields[path]
-        if kinds and kinds <= _NUMBERS:
-            return Number(name, **query)
-        if kinds == {"bool"}:
-            return Category(name, max_vocab_size=2, **query)
-        if kinds == {"string"} and (parts := _dates(field.get("examples", ()))):
-            return DateParts(name, dateparts=parts, **query)
-        if not kinds or kinds - {"string", "int", "float", "bool"}:
+        if not kinds or kinds - {"string", "bool", *_NUMBERS}:
             self.left_out[path] = f"values of the types {', '.join(sorted(kinds)) or 'null'}"
-        elif field["distinct"] * _TIMES_EACH > field["count"]:
+            return None
+        dates = _dates(field.get("examples", ())) if kinds == {"string"} else ()
+        is_plain = kinds <= _NUMBERS or kinds == {"bool"} or bool(dates)
+        if not is_plain and field["distinct"] * _TIMES_EACH > field["count"]:
             self.left_out[path] = (
                 "nearly every record has another value: a key, or a text "
-                f"(Text({name!r}, model_name=…))"
+                f"(Text({place.keys[-1]!r}, model_name=…))"
             )
-        else:
-            return Category(name, max_vocab_size=_room(field), **query)
-        return None
+            return None
+        name, query = place.named()
+        if kinds <= _NUMBERS:
+            return Number(name, **query)
+        if dates:
+            return DateParts(name, dateparts=dates, **query)
+        return Category(name, max_vocab_size=2 if kinds == {"bool"} else _room(field), **query)
 
 
 def as_python(nodes: Sequence[Node], indent: str = "    ") -> str:
@@ -145,29 +171,6 @@ def as_python(nodes: Sequence[Node], indent: str = "    ") -> str:
         else:
             lines.append(f"{indent}{kind}({', '.join(given)}),")
     return "\n".join(lines)
-
-
-def _named(arrays: Sequence[str], keys: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """Return a name for a leaf, and its query where the name alone does not lead there."""
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", "_".join(keys))
-    if list(keys) == [name]:
-        return name, {}
-    above = inferred(arrays, "")[: -len('.""')]
-    path = "".join(inferred([], key).removeprefix("[*]") for key in keys)
-    return name, {"query": f"{above}{path}"}
-
-
-def _distinct(nodes: list[Node]) -> list[Node]:
-    """Return nodes with different names."""
-    seen: set[str] = set()
-    found = []
-    for node in nodes:
-        name, number = node.name, 2
-        while name in seen:
-            name, number = f"{node.name}_{number}", number + 1
-        seen.add(name)
-        found.append(node if name == node.name else node.replaced(name=name))
-    return found
 
 
 def _room(field: Mapping[str, Any]) -> int:

@@ -17,7 +17,7 @@ EACH = None
 """The step to all items of a list; others are the key of an object or the number of an item."""
 Step: TypeAlias = str | int | None
 
-_ROOT = "[*]"
+ROOT = "[*]"
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _STEP = re.compile(r'\.([A-Za-z_][A-Za-z0-9_]*)|\.("(?:[^"\\]|\\.)*")|\[(\*|-?\d+)\]')
 
@@ -83,7 +83,7 @@ class BatchQuery(Query):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.steps, self._compiled = None, _compiled(text, "query")
-        self._of_batch = _compiled(_ROOT + text, "null_semantics='jmespath'")
+        self._of_batch = _compiled(ROOT + text, "null_semantics='jmespath'")
 
     def __reduce__(self) -> tuple[type[Query], tuple[str]]:
         return BatchQuery, (self.text,)
@@ -108,19 +108,20 @@ def inferred(arrays: Sequence[str], name: str) -> str:
     >>> inferred(["line-items"], "qty")
     '[*]."line-items"[*].qty'
     """
-    return _ROOT + "".join(f".{_key(one)}[*]" for one in arrays) + f".{_key(name)}"
+    return ROOT + "".join(f".{quoted(one)}[*]" for one in arrays) + f".{quoted(name)}"
 
 
-def _key(name: str) -> str:
-    return name if _PLAIN.fullmatch(name) else json.dumps(name)
+def quoted(name: str) -> str:
+    """Return a key as a query writes it."""
+    return name if _PLAIN.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
 def _steps(text: str) -> tuple[Step, ...] | None:
     compact = text.strip()
-    if not compact.startswith(_ROOT):
+    if not compact.startswith(ROOT):
         return None
     steps: list[Step] = []
-    at = len(_ROOT)
+    at = len(ROOT)
     while at < len(compact):
         match = _STEP.match(compact, at)
         if match is None:

@@ -70,6 +70,8 @@ class Schema(SchemaEdits):
         self._source: Source | None = None
         self._empty: dict[Address, int] = {}
         """How many batches in a row had no value of a leaf."""
+        self._warned: set[Address] = set()
+        """The leaves that found an object where a list should be."""
 
     @classmethod
     def of(cls, tree: Tree, vocabularies: Mapping[Address, Vocabulary]) -> Schema:
@@ -209,6 +211,9 @@ class Schema(SchemaEdits):
 
     def _odd(self, address: Address) -> Callable[[Any], None]:
         def warn(value: Any) -> None:
+            if address in self._warned:
+                return
+            self._warned.add(address)
             query = self.hyperparameters.queries[address].text
             warnings.warn(
                 f"{address}: {query} leads to {type(value).__name__} where a list is expected; "

@@ -23,6 +23,11 @@ class Moments:
     squares: float = 0.0
     """The sum of squared distances from the mean."""
 
+    @classmethod
+    def of(cls, count: object, mean: object, squares: object) -> Moments:
+        """Return what a saved state holds."""
+        return cls(int(count), float(mean), float(squares))  # type: ignore[call-overload, arg-type]
+
     def with_(self, other: Moments) -> Moments:
         whole = self.count + other.count
         if not other.count or not self.count:
@@ -91,8 +96,8 @@ class RunningStats:
 
     def load_state_dict(self, state: Mapping[str, Any], *, with_own: bool = True) -> None:
         """Take the values of a saved state; its own ones belong to the rank that saved it."""
-        self._known = Moments(*state["known"])
-        self._own = Moments(*state["own"]) if with_own else Moments()
+        self._known = Moments.of(*state["known"])
+        self._own = Moments.of(*state["own"]) if with_own else Moments()
 
 
 class ClassCounts:

@@ -8,6 +8,7 @@ from penstock.storage._environment import (
     cache_directory,
     environment,
     keep_tokenizers_to_one_thread,
+    local_world_size,
     new_remote_path,
     rank,
     set_environment,

@@ -66,6 +66,12 @@ def rank() -> int:
     return int(given) if given.isdecimal() else 0
 
 
+def local_world_size() -> int:
+    """Return `LOCAL_WORLD_SIZE`, the processes of a distributed run on this host, by torchrun."""
+    given = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return max(1, int(given)) if given.isdecimal() else 1
+
+
 def world_size() -> int | None:
     """Return `WORLD_SIZE`, the processes of a distributed run; None where there is no such run.
 

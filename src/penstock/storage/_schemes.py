@@ -28,7 +28,8 @@ def scheme_of(path: str | os.PathLike[str]) -> str:
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
     """Whether a path lies elsewhere than in the local file systems."""
-    return scheme_of(path) != "file"
+    found = _SCHEME.match(os.fspath(path))
+    return found is not None and found[1] != "file"
 
 
 def is_read_only(path: str | os.PathLike[str]) -> bool:

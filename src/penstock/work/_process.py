@@ -178,10 +178,19 @@ def fresh_worker() -> WorkerProcess:
 def interrupts_held() -> Iterator[None]:
     """Hold Ctrl-C back, here and in processes started meanwhile, which let it in themselves."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    # A thread of another library may take the signal, for which Python calls the handler here.
+    handler, came = signal.getsignal(signal.SIGINT), []
+    is_handled = callable(handler) and threading.current_thread() is threading.main_thread()
+    if is_handled:
+        signal.signal(signal.SIGINT, lambda *_: came.append(True))
     try:
         yield
     finally:
+        if is_handled:
+            signal.signal(signal.SIGINT, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _connected() -> tuple[Connection, int]:

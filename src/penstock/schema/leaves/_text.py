@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+
+_in_use = threading.Lock()
+"""A tokenizer of `transformers` keeps the length that it was last called with."""
+
+
+def _after_fork_in_child() -> None:
+    global _in_use  # noqa: PLW0603 (the thread that holds it is not here)
+    _in_use = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class Text(Leaf):
@@ -83,9 +97,10 @@ class Text(Leaf):
         if _pads(tokenizer):
             if getattr(tokenizer, "pad_token", "") is None:
                 tokenizer.pad_token = tokenizer.eos_token or tokenizer.sep_token
-            made = tokenizer(
-                texts, padding="max_length", truncation=True, max_length=self.max_length
-            )
+            with _in_use:
+                made = tokenizer(
+                    texts, padding="max_length", truncation=True, max_length=self.max_length
+                )
             mask = np.array(made["attention_mask"], np.int64)
             return np.array(made["input_ids"], np.int64), mask.sum(axis=1)
         tokens, counts = tokenizer_of(tokenizer).encode(texts)[:2]
