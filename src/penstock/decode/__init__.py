@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from penstock.decode._fit import bad_texts, fit_batch, refuse_bad_texts, uuids_as_texts
     from penstock.decode._inferring import InferringDecoder
     from penstock.decode._pandas import keep_pandas_out
-    from penstock.decode._records import OnBad, decode_as_json, decode_fast, decode_line
+    from penstock.decode._records import JSON_NAMES, OnBad, decode_as_json, decode_fast, decode_line
     from penstock.decode._text import blank_lines, is_utf8
     from penstock.decode._typed import TypedDecoder
     from penstock.decode._unify import WholeSchema, unify
@@ -36,7 +36,7 @@ __all__, __getattr__, __dir__ = facade(
         "_fit": "bad_texts fit_batch refuse_bad_texts uuids_as_texts",
         "_inferring": "InferringDecoder",
         "_pandas": "keep_pandas_out",
-        "_records": "OnBad decode_as_json decode_fast decode_line",
+        "_records": "JSON_NAMES OnBad decode_as_json decode_fast decode_line",
         "_text": "blank_lines is_utf8",
         "_typed": "TypedDecoder",
         "_unify": "WholeSchema unify",

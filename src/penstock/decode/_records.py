@@ -16,6 +16,16 @@ its bytes without the newline, and why. It raises, or returns and the line is le
 
 Record = dict[str, object]
 
+JSON_NAMES: dict[type, str] = {
+    type(None): "null",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "an array",
+}
+"""What a value of a type is called, where an object is expected."""
+
 # msgspec keeps integers of any size (orjson turns those beyond 64 bit into floats) and is as fast.
 decode_fast = msgspec.json.Decoder().decode
 
@@ -91,16 +101,6 @@ def _read_each(lines: list[tuple[int, bytes]]) -> ParsedRecords:
             records.rows.append(value)
             records.lines.append((index, line))
         else:
-            reason = f"a record is a JSON object, and this line is {_NAMES[type(value)]}"
+            reason = f"a record is a JSON object, and this line is {JSON_NAMES[type(value)]}"
             records.bad.append((index, line, ValueError(reason)))
     return records
-
-
-_NAMES: dict[type, str] = {
-    type(None): "null",
-    bool: "a boolean",
-    int: "a number",
-    float: "a number",
-    str: "a string",
-    list: "an array",
-}

@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from penstock.index._scan import LARGEST_FRAME, LineScanner, Scanner
     from penstock.index._stale import Changes, Hashed, changes, hashed_files
     from penstock.index.checked._build import LineCheck, check_part
-    from penstock.index.checked._checks import JSON_NAMES, Checks, Look
     from penstock.index.checked._checks import BadLine as BadLine
+    from penstock.index.checked._checks import Checks, Look
     from penstock.index.checked._checks import read_bad_lines as read_bad_lines
     from penstock.index.csv._scan import CsvScanner, scan_rows
     from penstock.index.profile._document import decode_profile, profile_text
@@ -133,7 +133,7 @@ __all__, __getattr__, __dir__ = facade(
         "_scan": "LARGEST_FRAME LineScanner Scanner",
         "_stale": "Changes Hashed changes hashed_files",
         "checked._build": "LineCheck check_part",
-        "checked._checks": "Checks JSON_NAMES Look",
+        "checked._checks": "Checks Look",
         "csv._scan": "CsvScanner scan_rows",
         "profile._document": "decode_profile profile_text",
         "profile._profile": "Profile",

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from penstock.order._packing_plan import PackingPlan as PackingPlan
     from penstock.order._padding import Padding as Padding
     from penstock.order._padding import padding_of as padding_of
+    from penstock.order._permutation import GOLDEN, keys, mixed, stirred
     from penstock.order._permutation import Permutation as Permutation
-    from penstock.order._permutation import keys, mixed
     from penstock.order._plans import CutBatches, CutPlan, LengthPlan
     from penstock.order._schedule import LONGEST
     from penstock.order._sharing import share as share
@@ -55,7 +55,7 @@ __all__, __getattr__, __dir__ = facade(
         "_mixture": "STOPS Stop",
         "_order": "Kind RecordOrder",
         "_packing": "Packing best_fit",
-        "_permutation": "keys mixed",
+        "_permutation": "GOLDEN keys mixed stirred",
         "_plans": "CutBatches CutPlan LengthPlan",
         "_schedule": "LONGEST",
         "_skips": "Skip Skips",

@@ -22,6 +22,8 @@ _SORTED_BELOW = 4096
 _STRETCH = 16_384
 """Numbers that go through the network together, so that every step stays in the cache."""
 _HALF = np.uint64(32)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""2⁶⁴ by the golden ratio."""
 
 
 def keys(purpose: str, *numbers: int, count: int = 1) -> list[int]:
@@ -36,10 +38,17 @@ def mixed(counters: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
 
     Under one key different counters give different numbers.
     """
-    # Neighbouring counters are spread by the golden ratio first; then twice a shift, which brings
-    # the high bits down, and a multiplication, which brings the low ones up (splitmix64).
-    state = counters * np.uint64(0x9E3779B97F4A7C15)
+    state = counters * GOLDEN  # Spreads neighbouring counters.
     state += np.uint64(key)
+    return stirred(state)
+
+
+def stirred(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Mix numbers in place, one to one and without any pattern, and return them.
+
+    Twice a shift brings the high bits down, and a multiplication brings the low ones up: the end of
+    SplitMix64 (Steele, Lea and Flood, 2014).
+    """
     state ^= state >> np.uint64(30)
     state *= np.uint64(0xBF58476D1CE4E5B9)
     state ^= state >> np.uint64(27)

@@ -15,10 +15,9 @@ import msgspec
 
 from penstock.cli._units import counted
 from penstock.cli._verb import FAILED, FINDINGS, FINE
-from penstock.decode import decode_line
+from penstock.decode import JSON_NAMES, decode_line
 from penstock.errors import CorruptFileError, ObjectNotFoundError, PenstockError, StaleIndexError
 from penstock.index import (
-    JSON_NAMES,
     Checks,
     FilePart,
     LineCheck,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 import numpy as np
 
-from penstock.decode import decode_as_json, decode_fast
+from penstock.decode import JSON_NAMES, decode_as_json, decode_fast
 from penstock.errors import OptionError
 from penstock.index._fingerprint import digest
 from penstock.index._formats import format_named, load
@@ -20,7 +20,6 @@ from penstock.index._names import BAD_LINES
 from penstock.index._parts import FilePart, LinePiece, PartsUnit, opened_blocks, opened_lines
 from penstock.index._scan import LineScan, ScannedFrames, Scanner
 from penstock.index.checked._checks import (
-    JSON_NAMES,
     Aside,
     Look,
     PartFound,

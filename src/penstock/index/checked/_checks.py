@@ -19,14 +19,6 @@ if TYPE_CHECKING:
     from penstock.index.profile._profile import Profile
 
 _LONGEST_LINE = 1 << 20
-JSON_NAMES: dict[type, str] = {
-    list: "an array",
-    str: "a string",
-    int: "a number",
-    float: "a number",
-    bool: "true or false",
-    type(None): "null",
-}
 
 
 class BadLine(msgspec.Struct, frozen=True):

@@ -12,9 +12,8 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from penstock.decode import decode_line
+from penstock.decode import JSON_NAMES, decode_line
 from penstock.errors import OptionError
-from penstock.index.checked._checks import JSON_NAMES
 from penstock.jsonl import BOM, reason_text
 
 Part: TypeAlias = "tuple[str, bool]"
