@@ -116,15 +116,28 @@ def test_a_read_only_file_system_is_a_permission_error_that_says_so(full: Path) 
     assert list(JsonlDir(full).iter_records_sync()) == [{"n": 1}]
 
 
+EXFAT_NAMES = pytest.mark.parametrize(
+    "odd", [name for name in ODD_NAMES if not set(name) & set('"?\\')]
+)
+"""exFAT does not take all the characters that others do."""
+
+
 class TestLocalStoreWithoutHardLinks(StoreContract):
     @pytest.fixture
     def place(self, exfat_ground: Ground) -> Place:
         return Place(LocalStore(), exfat_ground.path)
 
-    # exFAT does not take all the characters that others do.
-    @pytest.mark.parametrize("odd", [n for n in ODD_NAMES if not set(n) & set('"?\\')])
-    def test_odd_names_are_names(self, place: Place, odd: str) -> None:
-        super().test_odd_names_are_names(place, odd)
+    @EXFAT_NAMES
+    def test_odd_names_are_read(self, place: Place, odd: str) -> None:
+        super().test_odd_names_are_read(place, odd)
+
+    @EXFAT_NAMES
+    def test_odd_names_are_listed(self, place: Place, odd: str) -> None:
+        super().test_odd_names_are_listed(place, odd)
+
+    @EXFAT_NAMES
+    def test_odd_names_are_taken_and_freed(self, place: Place, odd: str) -> None:
+        super().test_odd_names_are_taken_and_freed(place, odd)
 
 
 def test_the_file_system_without_hard_links_has_none(exfat_root: Path) -> None:
