@@ -28,21 +28,14 @@ from penstock.index._open_index import (
     shown,
 )
 from penstock.index._stale import changes, refuse_stale
-from penstock.storage import (
-    StorageOptions,
-    cache_directory,
-    entry_at,
-    is_below,
-    is_read_only,
-    join,
-    locate,
-)
+from penstock.storage import cache_directory, entry_at, is_below, is_read_only, join, locate
 
 if TYPE_CHECKING:
     from penstock.index._listing import IndexPlace, Listing
     from penstock.index._meta import Meta
     from penstock.index._sample_index import SampleIndex
     from penstock.index._scan import Scanner
+    from penstock.storage import StorageOptions
     from penstock.work import View
 
 _log = logging.getLogger("penstock.index")
@@ -54,7 +47,7 @@ def open_or_build(  # noqa: PLR0913 (options, given by name)
     listing: Listing,
     scanner: Scanner,
     *,
-    options: StorageOptions | None = None,
+    options: StorageOptions,
     index: str | os.PathLike[str] | None = None,
     progress: bool | View | None = None,
     refresh: Refresh = "auto",
@@ -68,7 +61,6 @@ def open_or_build(  # noqa: PLR0913 (options, given by name)
     if refresh not in get_args(Refresh):
         expected = ", ".join(map(repr, get_args(Refresh)))
         raise OptionError(f"refresh={refresh!r}: expected one of {expected}.")
-    options = options or StorageOptions()
     places = [place_of(listing, scanner, options, index)]
     if index is None and listing.is_remote and listing.folder is not None:
         places.append(place_beside(listing.folder, options))
@@ -86,9 +78,9 @@ def open_or_build(  # noqa: PLR0913 (options, given by name)
         return opened
     check_kind(meta, scanner, place.folder)
     found = changes(listing, meta)
+    if not any(found):
+        return opened
     if refresh == "update" or (refresh == "auto" and is_own(meta, place)):
-        if not any(found):
-            return opened
         return _Refreshing(listing, scanner, place, progress).refreshed(opened, refresh)
     command = repairing(listing, place, index, meta)
     refuse_stale(found, meta, command)
