@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from penstock.decode import decode_as_json
 from penstock.errors import CorruptFileError, OptionError
-from penstock.index._formats import Format, format_by_bytes, format_named, record_formats
+from penstock.index._formats import FORMATS, Format, format_by_bytes, format_named
 from penstock.jsonl import BOM, compression_of, decompressed, refuse_compressed
 from penstock.storage import without_query
 
@@ -75,7 +75,7 @@ def is_document(head: bytes) -> bool:
 def open_by_name(name: str) -> list[Format]:
     """Return the formats that a file of this name may have."""
     lower = without_query(name).lower()
-    return [row for row in record_formats() if lower.endswith(row.endings)]
+    return [row for row in FORMATS if row.folder is None and lower.endswith(row.endings)]
 
 
 def check_heads(files: Sequence[Found], kind: str) -> None:

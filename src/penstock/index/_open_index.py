@@ -59,7 +59,7 @@ def make_index(  # noqa: PLR0913 (options, given by name)
     build: BuildOptions | None = None,
 ) -> Meta:
     """Build an index that a caller asks for; that of remote data goes beside it, if it can."""
-    options = options or StorageOptions()
+    options = StorageOptions() if options is None else options
     place = place_of(listing, scanner, options, index, beside_remote=True)
     refuse_read_only(place.folder)
     build = build or BuildOptions()
