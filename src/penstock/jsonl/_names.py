@@ -42,7 +42,7 @@ def compression_of(path: str) -> Compression | None:
     ('zstd', 'gzip')
     """
     lower = without_query(path).lower()
-    return next((kind for end, kind in _COMPRESSIONS.items() if lower.endswith(end)), None)
+    return _COMPRESSIONS.get(lower[lower.rfind(".") :])
 
 
 def without_compression(path: str) -> str:
