@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -77,11 +76,11 @@ class NewFolder(HiddenFolder):
 
     def __init__(self, place: IndexPlace, *, is_kept: bool = False) -> None:
         super().__init__(Path(place.folder))
-        self._place = place
-        self._is_marked = not is_kept and not place.is_remote
+        self._place, self._is_remote = place, place.is_remote
+        self._is_marked = not is_kept and not self._is_remote
 
     def __enter__(self) -> Self:
-        if self._place.is_remote:
+        if self._is_remote:
             self.final = Path(tempfile.mkdtemp(prefix="penstock-index-"), "index")
         else:
             make_parent(self.final)
@@ -102,12 +101,13 @@ class NewFolder(HiddenFolder):
         """
         final, path, columns = self.final, self.path, self.final / COLUMNS
         try:
-            if self._place.is_remote:
+            if self._is_remote:
                 store, name = locate(self._place.folder, self._place.options)
                 files = [file.name for file in path.iterdir()]
                 upload_folder(store, path, name, files, META, replace=replace, obsolete=_NOT_ALWAYS)
             elif keep_columns and not final.is_symlink():
-                _link_folder(columns, path / COLUMNS)
+                if _is_folder(columns):
+                    _link_folder(columns, path / COLUMNS)
                 rescue = partial(_move_rest, columns)
                 publish_folder(path, final, replace=replace, rescue=rescue)
             else:
@@ -121,7 +121,7 @@ class NewFolder(HiddenFolder):
     def __exit__(self, *_: object) -> None:
         is_held = self.is_held
         self.close()
-        if self._place.is_remote and is_held:
+        if self._is_remote and is_held:
             remove_tree(self.final.parent)
 
 
@@ -288,19 +288,19 @@ def _link_folder(old: Path, new: Path) -> None:
 
     Hidden folders are on their way, and stay where they are. Links are neither followed nor copied.
     """
-    if not _is_folder(old):
-        return
     new.mkdir()
-    for path in old.iterdir():
-        if path.name.startswith("."):
-            continue
-        try:
-            if _is_folder(path):
-                _link_folder(path, new / path.name)
-            elif stat.S_ISREG(path.lstat().st_mode):
-                _link(path, new / path.name)
-        except FileNotFoundError:  # Another process dropped the column in this moment.
-            shutil.rmtree(new / path.name, ignore_errors=True)
+    with os.scandir(old) as found:
+        for entry in found:
+            path, name = Path(entry), new / entry.name
+            try:
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    _link_folder(path, name)
+                elif entry.is_file(follow_symlinks=False):
+                    _link(path, name)
+            except FileNotFoundError:  # Another process dropped the column in this moment.
+                shutil.rmtree(name, ignore_errors=True)
     sync(new)
 
 

@@ -309,8 +309,8 @@ def opened(found: Found) -> Iterator[OpenFile]:
                 f"{found.path} shrank while it was being indexed.", path=found.path
             )
         file.size = found.entry.size
-        if is_local_text(found.path):
-            refuse_compressed(found.path, file.read_at(0, min(_HEAD_BYTES, file.size)))
+        if is_local_text(file.path):
+            refuse_compressed(file.path, file.read_at(0, min(_HEAD_BYTES, file.size)))
         yield file
 
 

@@ -78,7 +78,9 @@ def hidden_beside(folder: str, state: State) -> list[str]:
         return sorted(
             found.path
             for found in beside
-            if hidden_of(found.name, state) == name and found.is_dir(follow_symlinks=False)
+            if found.name[0] == "."
+            and hidden_of(found.name, state) == name
+            and found.is_dir(follow_symlinks=False)
         )
     return []
 
