@@ -113,9 +113,10 @@ def _built(path: str, found: Detected, mode: Mode, build: BuildOptions) -> Repor
             build=replace(build, progress=progress),
         )
     seconds = time.monotonic() - start
-    stored = sum(file.size for file in [*meta.files, *meta.empty])
-    new_records = meta.records - (known.records if known else 0)
-    new_bad = meta.bad_lines - (known.bad_lines if known else 0)
+    records, bad_lines = meta.records, meta.bad_lines
+    stored, record_bytes = meta.stored, meta.bytes
+    new_records = records - (known.records if known else 0)
+    new_bad = bad_lines - (known.bad_lines if known else 0)
     is_unchanged = known is not None and known.created == meta.created
     report = Report(
         path=path,
@@ -123,20 +124,20 @@ def _built(path: str, found: Detected, mode: Mode, build: BuildOptions) -> Repor
         index=place.folder,
         files=len(meta.files),
         empty_files=len(meta.empty),
-        records=meta.records,
+        records=records,
         new_records=new_records,
         bytes=stored,
-        record_bytes=meta.bytes,
+        record_bytes=record_bytes,
         fingerprint=meta.fingerprint,
         created=meta.created,
         validated=meta.validated,
-        bad_lines=meta.bad_lines,
+        bad_lines=bad_lines,
         new_bad_lines=new_bad,
         profiled=meta.profiled,
         unchanged=is_unchanged,
         seconds=round(seconds, 3),
     )
-    holds = f"{counted(meta.records, 'record')} in {counted(len(meta.files), 'file')}"
+    holds = f"{counted(records, 'record')} in {counted(len(meta.files), 'file')}"
     if meta.empty:
         holds += f" ({counted(len(meta.empty), 'file')} without any)"
     if is_unchanged:
@@ -147,14 +148,14 @@ def _built(path: str, found: Detected, mode: Mode, build: BuildOptions) -> Repor
         return report
     more = f"{counted(new_records, 'record')} more, " if known else ""
     report.line(
-        f"{path}: {more}{holds}, {bytes_text(stored)} stored, {bytes_text(meta.bytes)} of records; "
-        f"index in {where}, {seconds:.2f} s"
+        f"{path}: {more}{holds}, {bytes_text(stored)} stored, {bytes_text(record_bytes)} of "
+        f"records; index in {where}, {seconds:.2f} s"
     )
     if new_bad:
         bad = f"{counted(new_bad, 'bad line')} set aside and not in the index"
         report.line(f"{bad}: {where}/bad_lines.ndjson")
-    elif meta.bad_lines:
-        report.line(f"no new bad lines; {counted(meta.bad_lines, 'line')} set aside before")
+    elif bad_lines:
+        report.line(f"no new bad lines; {counted(bad_lines, 'line')} set aside before")
     elif meta.validated:
         report.line("no bad lines")
     if meta.profiled:

@@ -52,7 +52,8 @@ class FileMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     """All newlines, in a validated index: appended lines are numbered from there."""
 
 
-_RECORDS = attrgetter("records")
+_RECORDS, _BYTES = attrgetter("records"), attrgetter("bytes")
+_SIZE, _BAD_LINES = attrgetter("size"), attrgetter("bad_lines")
 
 
 class RecordRun(msgspec.Struct, frozen=True):
@@ -147,7 +148,7 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def bad_lines(self) -> int:
-        return sum(file.bad_lines for file in [*self.files, *self.empty])
+        return sum(map(_BAD_LINES, [*self.files, *self.empty]))
 
     @property
     def records(self) -> int:
@@ -156,12 +157,12 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def bytes(self) -> int:
         """Of all records, uncompressed."""
-        return sum(file.bytes for file in self.files)
+        return sum(map(_BYTES, self.files))
 
     @property
     def stored(self) -> int:
         """Bytes of all files, as they are stored."""
-        return sum(file.size for file in [*self.files, *self.empty])
+        return sum(map(_SIZE, [*self.files, *self.empty]))
 
     @property
     def fingerprint(self) -> str:
