@@ -143,7 +143,7 @@ CSV = Format(
     dialect="penstock.index.csv._dialect:found_options",
     has_index=True,
     scan="penstock.index.csv._scan:scan_rows",
-    check_meta="penstock.index.csv._meta:check_csv",
+    check_meta="penstock.index.csv._types:check_csv",
     check="penstock.cli.check._tables:csv_parts",
 )
 

@@ -21,19 +21,19 @@ _BLOCK_BYTES = 64 << 10
 _AT_ONCE = 16
 
 
-def head_of(found: Found) -> bytes:
+def head_of(found: Found, size: int = _HEAD_BYTES) -> bytes:
     """Return the first bytes of a file's text; of a damaged one, those that can be read."""
     with found.open() as file:
         if compression_of(found.path) is None:
-            return file.read_at(0, min(_HEAD_BYTES, file.size))
+            return file.read_at(0, min(size, file.size))
         text = b""
         blocks = cast("Generator[bytes]", decompressed(file, _BLOCK_BYTES))
         with suppress(CorruptFileError), closing(blocks):
             for block in blocks:
                 text += block
-                if len(text) >= _HEAD_BYTES:
+                if len(text) >= size:
                     break
-        return text[:_HEAD_BYTES]
+        return text[:size]
 
 
 def format_by_head(found: Found) -> Format | None:

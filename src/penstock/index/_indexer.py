@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import numpy as np
@@ -25,13 +24,14 @@ from penstock.errors import (
 from penstock.index._build import BuildOptions, Mode
 from penstock.index._fingerprint import file_fingerprint
 from penstock.index._folder import NewFolder
+from penstock.index._heads import head_of
 from penstock.index._listing import INDEX_FOLDER, Found, IndexPlace, Listing, list_files, place_of
 from penstock.index._meta import FileMeta, Meta, RecordRun, TokensMeta, write_meta
 from penstock.index._names import BAD_LINES, FILES, ROWS
 from penstock.index._open_index import load_beside, make_index
 from penstock.index._sample_schema import SAMPLE_SCHEMA, SampleSchema, encode_schema
 from penstock.index._scan import LineScan, LineScanner, ScannedFrames, opened, scan_file
-from penstock.jsonl import BOM, JsonlFile, decompressed, read_pieces
+from penstock.jsonl import BOM, JsonlFile, read_pieces
 from penstock.storage import StorageOptions, join, local_path, locate
 from penstock.work import Bar
 
@@ -42,7 +42,7 @@ _ENDINGS = (".jsonl", ".jsonl.zst", ".jsonl.zstd", ".jsonl.gz")
 """What `create_default_jsonl_indexer` reads of a folder; `penstock.open` reads other names, too."""
 _ROWS_AT_ONCE = 65_536
 _log = logging.getLogger("penstock.index")
-_PIECE_BYTES, _HEAD_BYTES = 1 << 20, 1 << 10
+_PIECE_BYTES = 1 << 20
 
 
 class IndexStoreInterface(Protocol):
@@ -301,7 +301,7 @@ class FileTextLinesIndexer:
 
     def _add_samples(self, generator: SampleGeneratorInterface, bar: Bar) -> None:
         # Of samples that are lines themselves the first may stand behind a byte order mark.
-        offsets = {path: len(BOM) * _has_bom(path) for path in self._paths}
+        offsets = {path: len(BOM) * head_of(_found(path)).startswith(BOM) for path in self._paths}
         for number, path in enumerate(self._paths):
             generator.prepare(path)
             for line in _lines(path, bar.add):
@@ -375,11 +375,6 @@ def _index_lines(
 def _found(path: str) -> Found:
     store, name = locate(path)
     return Found(store, store.entry(name))
-
-
-def _has_bom(path: str) -> bool:
-    with _found(path).open() as file:
-        return b"".join(islice(decompressed(file, _HEAD_BYTES), len(BOM))).startswith(BOM)
 
 
 def _lines(path: str, on_read: Callable[[int], object]) -> Iterator[bytes]:

@@ -10,7 +10,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock._words import warn_once
-from penstock.jsonl import BOM, compression_of, decompressed
+from penstock.index._heads import head_of
+from penstock.jsonl import BOM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,8 +48,9 @@ def found_options(files: Sequence[Found], given: Mapping[str, Any]) -> dict[str,
     file = next((found for found in files if found.entry.size), None)
     names = [found.entry.name for found in files[:1]] if file is None else [file.entry.name]
     usual = "\t" if any(".tsv" in name.lower().rpartition("/")[2] for name in names) else ","
-    head, is_whole = (b"", True) if file is None else _head(file)
-    found, others = dialect_of(head, is_whole=is_whole, usual=usual, given=given)
+    head = b"" if file is None else head_of(file, _HEAD_BYTES + 1)
+    is_whole = len(head) <= _HEAD_BYTES
+    found, others = dialect_of(head[:_HEAD_BYTES], is_whole=is_whole, usual=usual, given=given)
     signs: dict[str, object] = {n: sign for n, sign in found.items() if n not in given}
     if file is not None:
         plain = {"delimiter": usual, "quote": '"', "escape": None}
@@ -64,19 +66,6 @@ def found_options(files: Sequence[Found], given: Mapping[str, Any]) -> dict[str,
             shown = ", ".join(f"{name} {sign!r}" for name, sign in odd.items())
             _log.info("%s: found %s in its first rows", file.path, shown)
     return signs
-
-
-def _head(found: Found) -> tuple[bytes, bool]:
-    """Return the first bytes of a file's text, and whether they are all."""
-    with found.open() as file:
-        if compression_of(found.entry.name) is None:
-            return file.read_at(0, min(_HEAD_BYTES, file.size)), file.size <= _HEAD_BYTES
-        text = b""
-        for block in decompressed(file, _HEAD_BYTES, lambda *_: None):
-            text += block
-            if len(text) > _HEAD_BYTES:
-                break
-        return text[:_HEAD_BYTES], len(text) <= _HEAD_BYTES
 
 
 def dialect_of(

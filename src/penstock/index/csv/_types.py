@@ -1,19 +1,23 @@
-"""Reads CSV text as columns, and finds the types of columns."""
+"""Reads CSV text as columns, finds the types of columns, and checks what an index says of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
 from penstock.errors import OptionError
+from penstock.index._meta import Count  # noqa: TC001 (msgspec reads it)
 from penstock.jsonl import BOM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from penstock.index._meta import Meta
 
 NULL, BOOL, INT, BIG, FLOAT, TEXT = "null", "bool", "int64", "integer", "float64", "string"
 _WIDENING = (NULL, INT, BIG, FLOAT, TEXT)
@@ -32,6 +36,7 @@ _Correction: TypeAlias = "tuple[str, str, Callable[..., pa.Scalar], str]"
 # Arrow reads these as integers, but not as floats: they would not widen.
 _HEXADECIMAL: _Correction = (INT, r"^[ \t]*-?0[xX]", pc.any, TEXT)
 _DIGITS_ONLY: _Correction = (FLOAT, r"^[ \t]*-?[0-9]+[ \t]*$", pc.all, BIG)
+_Sign: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[\x01-\x09\x0b\x0c\x0e-\x7f]$")]
 _KINDS = {pa.null(): NULL, pa.bool_(): BOOL, pa.int64(): INT, pa.float64(): FLOAT}
 
 
@@ -206,3 +211,29 @@ class TypesSeen:
         return [
             meant if name in others else one for name, one in zip(self.names, found, strict=True)
         ]
+
+
+class _CsvOptions(msgspec.Struct):
+    delimiter: _Sign
+    quote: _Sign | None
+    escape: _Sign | None
+    header: bool
+    column_names: list[str] | None
+    null_values: list[str] = []
+    types: dict[str, str] = {}
+
+
+class _CsvFacts(msgspec.Struct):
+    columns: list[str]
+    types: list[Literal["null", "bool", "int64", "integer", "float64", "string"]]
+    ragged: Count = 0
+    first_ragged: Count = 0
+
+
+def check_csv(meta: Meta) -> None:
+    """Raise `msgspec.ValidationError` if an index does not describe its columns."""
+    msgspec.convert(meta.options, _CsvOptions)
+    for file in [*meta.files, *(file for file in meta.empty if file.facts)]:
+        facts = msgspec.convert(file.facts, _CsvFacts)
+        if len(facts.columns) != len(facts.types):
+            raise msgspec.ValidationError(f"{file.path} has columns without types")

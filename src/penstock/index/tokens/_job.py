@@ -8,7 +8,7 @@ import posixpath
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -98,9 +98,6 @@ class TokenJob:
     @property
     def reach(self) -> Reach:
         return Reach(self.place.folder, (self.place.base, self.folder), self.place.options)
-
-    def of_now(self) -> TokenJob:
-        return replace(self, texts=self.texts.again()).checked()
 
     def checked(self) -> TokenJob:
         """Return the job, or raise what cannot work."""
@@ -224,13 +221,7 @@ def free_name(path: str, taken: Iterable[str], postfix: str = POSTFIX) -> str:
 def _names(path: str) -> tuple[str, ...]:
     """Return possible names of a token file, the shortest first."""
     folder, base = posixpath.split(path)
-    stem = stem_of(base)
+    ends = (end for end in LINES.endings if base.lower().endswith(end) and base.lower() != end)
+    longest = max(ends, key=len, default="")
+    stem = base[: -len(longest)] if longest else posixpath.splitext(base)[0]
     return stem, posixpath.join(folder, stem), path
-
-
-def stem_of(name: str) -> str:
-    """Return a file's name without its JSON Lines suffix."""
-    for suffix in sorted(LINES.endings, key=len, reverse=True):
-        if name.lower().endswith(suffix) and len(name) > len(suffix):
-            return name[: -len(suffix)]
-    return posixpath.splitext(name)[0]

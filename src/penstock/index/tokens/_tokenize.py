@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -44,7 +44,7 @@ class TokenIndexer:
 
     def __call__(self) -> TokenReport:
         """Tokenise the text files as they are now, and return the report."""
-        return build(self.job.of_now())
+        return build(replace(self.job, texts=self.job.texts.again()).checked())
 
 
 def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as data-forager has it)
