@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import LambdaCallback, ModelCheckpoint
 
 import penstock
 from penstock.lightning import CustomDataModule, DataModule, EngineOptions, PolarsDataModule
@@ -96,6 +96,24 @@ def test_workers_of_a_pass_that_was_left_end_with_the_run() -> None:
     trainer(max_steps=2, limit_val_batches=0).fit(net, datamodule=data)
     assert len(net.trained) == 2
     assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_workers_are_kept_from_epoch_to_epoch_as_asked(keep: bool) -> None:  # noqa: FBT001
+    net = Net()
+    workers: list[set[int | None]] = []
+
+    def watch(*_: object) -> None:
+        workers.append({one.pid for one in multiprocessing.active_children()})
+
+    data = PolarsDataModule(net, train=FRAME, num_workers=2, persistent_workers=keep)
+    trainer([LambdaCallback(on_train_batch_end=watch)], max_epochs=3).fit(net, datamodule=data)
+    seen = set[int | None]().union(*workers)
+    assert len(seen) == (2 if keep else 6)
+    assert multiprocessing.active_children() == []
+    for epoch in range(3):
+        ids = [number for one in net.trained if one.epoch == epoch for number in one.ids]
+        assert sorted(ids) == list(range(RECORDS))
 
 
 # Loaders without a data module.

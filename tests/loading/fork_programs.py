@@ -24,9 +24,9 @@ ENGINES: dict[str, dict[str, Any]] = {
 }
 
 
-def _loader(engine: str) -> penstock.DataLoader:
+def _loader(engine: str, **more: Any) -> penstock.DataLoader:
     records = [{"n": number} for number in range(RECORDS)]
-    return penstock.DataLoader(records, batch_size=4, **ENGINES[engine])
+    return penstock.DataLoader(records, batch_size=4, **ENGINES[engine], **more)
 
 
 def _numbers(batches: Iterator[Any]) -> list[int]:
@@ -53,6 +53,21 @@ def child_that_begins_anew(engine: str) -> dict[str, Any]:
 
     child = in_fork(begin)
     return {"child": child, "parent": _numbers(run)}
+
+
+def child_beside_kept_workers(engine: str) -> dict[str, Any]:
+    """Pass over a loader in a child, end it there, and pass over it in the parent again."""
+    loaders = [_loader(engine, persistent_workers=True)]
+    _numbers(iter(loaders[0]))
+    before = {one.pid for one in multiprocessing.active_children()}
+    child = in_fork(lambda: _numbers(iter(loaders[0])))
+    if (other := os.fork()) == 0:
+        loaders.pop().close()
+        sys.exit(5)  # As a program ends, with all that is run then.
+    os.waitpid(other, 0)
+    numbers = _numbers(iter(loaders[0]))
+    after = {one.pid for one in multiprocessing.active_children()}
+    return {"child": child, "parent": numbers, "same_workers": before == after}
 
 
 def children_that_end(engine: str) -> Any:

@@ -168,7 +168,7 @@ class SplitBatches:
             )
 
     def close(self) -> None:
-        """End the pass that is under way, and its workers."""
+        """End the pass that is under way."""
         self._pass.close()
         self._ahead.clear()
         self._epoch = -1
@@ -285,11 +285,12 @@ class BatchModule(pl.LightningDataModule):
             callbacks.insert(0, Follower())
 
     def teardown(self, stage: str) -> None:
-        """End the workers of a pass that Lightning left early."""
+        """End a pass that Lightning left early, and all workers."""
         self._stage = None
         self._positions.clear()
         for one in self._handed_out.values():
             one.close()
+            one.loader.close()
 
     def dataloader(self, strata: str, required: bool = True) -> SplitBatches | None:  # noqa: FBT001, FBT002 (as json2vec)
         """Return the batches of a split, made anew from what the model is now.

@@ -41,7 +41,7 @@ class PolarsDataModule(SchemaModule):
         dataframe: One frame for all splits, or a mapping of splits to frames, in place of them.
         preprocessor: A function of a record, its registered name, or a `Preprocessor`.
         num_workers: Worker processes; by default up to 8, as the processors of this rank allow.
-        persistent_workers: Kept for json2vec: workers start anew for each epoch, in milliseconds.
+        persistent_workers: Keep the workers of a split from epoch to epoch; False starts them anew.
         pin_memory: Copy tensors to page-locked memory, where there is a GPU.
         observation_buffer_size: Observations that a shuffle draws from; 1 keeps their order.
         sample_rate: The share of observations that each epoch uses.
@@ -154,7 +154,8 @@ class CustomDataModule(SchemaModule):
         datasets: A mapping of splits to datasets, in place of these four.
         preprocessor: A function of a record, its registered name, or a `Preprocessor`.
         num_workers: Worker processes; by default up to 8, as the processors of this rank allow.
-        persistent_workers: Kept for json2vec: workers start anew for each epoch.
+        persistent_workers: Accepted; workers start anew for each epoch, because a dataset may count
+            its epochs itself, and a resume could not bring that back.
         pin_memory: Copy tensors to page-locked memory, where there is a GPU.
         observation_buffer_size: Observations that a shuffle draws from; 1 keeps their order.
         sample_rate: The share of observations that each epoch uses.

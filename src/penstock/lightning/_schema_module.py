@@ -126,6 +126,7 @@ class SchemaModule(BatchModule):
             epochs=None if is_endless else 1,
             num_workers=workers,
             pin_memory=options.pin_memory,
+            persistent_workers=options.persistent_workers,
             multiprocessing_context=self.engine.multiprocessing_context,
             **self._on_error(),
             **loader_ranks(ranks),

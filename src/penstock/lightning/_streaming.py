@@ -77,7 +77,7 @@ class StreamingDataModule(SchemaModule):
         predict: The same for prediction.
         preprocessor: A function of a record, its registered name, or a `Preprocessor`.
         num_workers: Worker processes; by default up to 8, as the processors of this rank allow.
-        persistent_workers: Kept for json2vec: workers start anew for each epoch.
+        persistent_workers: Keep the workers of a split from epoch to epoch; False starts them anew.
         pin_memory: Copy tensors to page-locked memory, where there is a GPU.
         observation_buffer_size: Observations that a shuffle draws from; 1 keeps their order.
         sample_rate: The share of observations that each epoch uses.

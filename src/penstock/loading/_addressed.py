@@ -108,6 +108,8 @@ class Addressed:
         self.plan = options.plan
         """The plan over `source`."""
         self._columns: Columns | None = None
+        self._by_blocks: tuple[Source, Source] | None = None
+        """A source, and the same one read by whole blocks."""
         self._known_steps: tuple[Cursor, EpochSteps] | None = None
 
     @property
@@ -171,7 +173,10 @@ class Addressed:
         if not is_sequential and not point.needs_blocks:
             return self._source
         # A block is fetched once, for all its records, to all processes of this host.
-        return self._source.by_blocks()
+        # The same one for all passes, whose worker processes may be kept.
+        if self._by_blocks is None or self._by_blocks[0] is not self._source:
+            self._by_blocks = (self._source, self._source.by_blocks())
+        return self._by_blocks[1]
 
     @property
     def _may_gather(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from contextlib import closing
 from copy import copy, deepcopy
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -40,6 +39,7 @@ from penstock.loading._run import (
 from penstock.loading._stats import Stats
 from penstock.loading._steps import Sharing
 from penstock.loading.engines._choice import choose_workers
+from penstock.loading.engines._kept import KeptWorkers
 from penstock.order import Mixture, Plan, whole_number
 
 if TYPE_CHECKING:
@@ -123,6 +123,10 @@ class DataLoader:
         multiprocessing_context: How processes are started: "fork", "forkserver", "spawn" or a
             context. By default "fork" for local data, which is fastest, and "forkserver" for
             remote data, whose client does not survive a fork.
+        persistent_workers: Keep worker processes between passes, until the loader is closed or
+            gone: choose it where they start slowly ("spawn", large imports) and epochs are short.
+            They have `encode` as it was when they started. Those over a torch `IterableDataset`
+            start anew, since it may count its epochs itself.
         stall_timeout: Seconds without a batch after which `StallError` is raised: more for slow
             storage, less to learn of a stall early.
 
@@ -166,6 +170,7 @@ class DataLoader:
         pin_memory: bool = False,
         prefetch_to: object = None,
         multiprocessing_context: str | BaseContext | None = None,
+        persistent_workers: bool = False,
         stall_timeout: float = 600,
         **unknown: object,
     ) -> None:
@@ -173,6 +178,7 @@ class DataLoader:
         check_choice("on_error", on_error, ("raise", "mask"))
         check_choice("on_changed", on_changed, ("raise", "continue"))
         check_choice("materialize", materialize, ("auto", True, False))
+        check_choice("persistent_workers", persistent_workers, (True, False))
         check_batch(batch_size, global_batch_size)
         mixture = source if isinstance(source, Mixture) else None
         given = opened(source)
@@ -188,6 +194,7 @@ class DataLoader:
         self.source, self._recipe = recipe_for(given, encode, output, collate)
         self._plan = bound_plan(batch_size, self.source)
         self._workers_given = (num_workers, multiprocessing_context)
+        self._kept_workers = KeptWorkers(are_kept=persistent_workers)
         # Invalid ones raise here.
         workers = choose_workers(*self._workers_given, Reads(), self._recipe)
         self._options = FeedOptions(
@@ -263,7 +270,7 @@ class DataLoader:
         vars(twin).update(vars(self))
         twin._feed, twin._run = copy(self._feed), copy(self._run)
         twin._stats = deepcopy(self._stats)
-        twin._meeting = Meeting()
+        twin._meeting, twin._kept_workers = Meeting(), copy(self._kept_workers)
         if self._recipe.learner is not None:
             twin._recipe = deepcopy(self._recipe)
         return twin
@@ -323,7 +330,7 @@ class DataLoader:
             about = (self._ranks(), self._options, self._pin_memory)
             delivery = Delivery(fetch, tally, self._stats.bad_records, *about)
             workers = self._workers(start.cursor)
-            with closing(workers.engine(fetch, is_mixed=is_mixed)) as engine:
+            with self._kept_workers.engine(workers, fetch, is_mixed=is_mixed) as engine:
                 requests = pass_requests(feed, self._run, start, engine, self._sharing, peers)
                 lots = delivery.lots(engine, requests)
                 if self._prefetch_to is not None:
@@ -345,6 +352,10 @@ class DataLoader:
                     self._run.end(number, start.cursor.epoch + start.epochs)
         finally:
             self._stats.end_pass(tally)
+
+    def close(self) -> None:
+        """End worker processes that `persistent_workers` keeps; the next pass starts new ones."""
+        self._kept_workers.close()
 
     def _agreement(self, point: Point, peers: Peers | None) -> Agreement | None:
         """Return what compares this rank with the others, as long as that is not done."""

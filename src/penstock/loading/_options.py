@@ -26,7 +26,6 @@ TORCH_WORDS = {
     "dataset": "the source is the first argument",
     "generator": "seed= decides the order",
     "in_order": "batches always come in order",
-    "persistent_workers": "workers live as long as one for loop: epochs=n goes over n epochs in it",
     "pin_memory_device": "prefetch_to= names the device",
     "prefetch_factor": "batches are made ahead as memory allows",
     "sampler": "shuffle= decides the order, weights= how often records come, skip= which do not",

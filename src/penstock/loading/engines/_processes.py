@@ -48,8 +48,12 @@ class InProcesses(Engine):
         self.depth = processes * ahead
         self._workers: list[WorkerProcess] = []
         self._costs: dict[WorkerProcess, Mapping[str, float]] = {}
+        self._costs_before: Counter[str] = Counter()
+        """What earlier passes cost."""
         self._requests: deque[tuple[Any, WorkerProcess]] = deque()
         self._submitted = 0
+        self._stale: Counter[WorkerProcess] = Counter()
+        """How many answers still come that no pass waits for."""
         if multiprocessing.current_process().daemon:
             raise WorkerError(
                 "this process is a daemon of multiprocessing, which may not start processes of its "
@@ -80,7 +84,7 @@ class InProcesses(Engine):
         self._refuse_fork()
         request, worker = self._requests[0]
         try:
-            done = _answer(worker, timeout)
+            done = self._answer(worker, timeout)
         except (EOFError, ConnectionResetError, BrokenPipeError):
             raise WorkerError(
                 f"{worker.death(_HINTS)} Nothing was lost: the state goes up to the batch before. "
@@ -92,11 +96,41 @@ class InProcesses(Engine):
             raise error_of(done.result)
         return request, done.result
 
+    def _answer(self, worker: WorkerProcess, timeout: float) -> TaskDone:
+        """Return what became of the oldest request of a worker."""
+        connection = worker.connection
+        deadline = time.monotonic() + timeout
+        while connection.poll(max(0.0, deadline - time.monotonic())):
+            found = receive(connection)
+            if not isinstance(found, TaskDone):
+                continue  # The answer to an earlier question came too late.
+            if not self._stale[worker]:
+                return found
+            self._stale[worker] -= 1
+        # The worker listens in another thread than the one that hangs.
+        send(connection, None)
+        found = receive(connection) if connection.poll(_ANSWER_SECONDS) else ""
+        if isinstance(found, TaskDone) and not self._stale[worker]:
+            return found
+        raise Stalled("" if isinstance(found, TaskDone) else found)
+
     def costs(self) -> Mapping[str, float]:
         total: Counter[str] = Counter()
         for costs in self._costs.values():
             total.update(costs)
+        total.subtract(self._costs_before)
         return total
+
+    def rest(self) -> None:
+        """End a pass and keep the workers: what they still make is dropped as it comes."""
+        self._stale.update(worker for _, worker in self._requests)
+        self._requests.clear()
+        self._submitted = 0
+        self._costs_before.update(self.costs())
+
+    def is_ready(self) -> bool:
+        """Whether another pass can have its workers: all live, and are this process's own."""
+        return self._process == os.getpid() and not any(one.has_ended() for one in self._workers)
 
     def close(self) -> None:
         if self._process == os.getpid():
@@ -105,23 +139,6 @@ class InProcesses(Engine):
                     send(worker.connection, END)
         end_all(self._workers, _CLOSE_SECONDS)
         self._workers = []
-
-
-def _answer(worker: WorkerProcess, timeout: float) -> TaskDone:
-    """Return what became of the oldest request of a worker."""
-    connection = worker.connection
-    deadline = time.monotonic() + timeout
-    while connection.poll(max(0.0, deadline - time.monotonic())):
-        found = receive(connection)
-        if isinstance(found, TaskDone):
-            return found
-        # The answer to an earlier question came too late.
-    # The worker listens in another thread than the one that hangs.
-    send(connection, None)
-    found = receive(connection) if connection.poll(_ANSWER_SECONDS) else ""
-    if isinstance(found, TaskDone):
-        return found
-    raise Stalled(found)
 
 
 def start_method(context: str | BaseContext | None, *, is_remote: bool) -> tuple[StartMethod, str]:

@@ -71,6 +71,9 @@ class StreamFeed:
     def __init__(self, stream: Stream, options: FeedOptions) -> None:
         self._stream, self._options = stream, options
         self._workers = options.processes
+        self._reader: StreamReader | None = None
+        """The same for all passes, so that worker processes can be kept; threads, and datasets that
+        may keep a state of their own, begin with a new one."""
         check_choice("shuffle", options.shuffle, (True, False))
         for name, is_given, instead in (
             ("skip", options.skip is not None, "let Stream.map(f) return [] for a record"),
@@ -133,7 +136,10 @@ class StreamFeed:
     def reader(self, point: StreamPoint) -> tuple[Reader, bool]:
         if self._numbered is not None:
             return SourceReader(self._numbered, lies_remote(self._numbered)), False
-        return StreamReader(point, self._workers), False
+        if not self._workers or self._stream.shards_itself:
+            return StreamReader(self._stream, self._workers), False
+        self._reader = self._reader or StreamReader(self._stream, self._workers)
+        return self._reader, False
 
     @property
     def _numbered(self) -> Source | None:
@@ -161,10 +167,13 @@ class StreamFeed:
         point = replace(point, part=(rank, world_size) if is_part else None)
         peers = peers if self._stream.ends_together else None
         turns = LaneTurns(point, base, point.share(rank, world_size, lanes), peers)
-        reader = None if self._numbered is None else StreamReader(point, 0)
+        reader = None if self._numbered is None else StreamReader(self._stream, 0)
+        begins = dict.fromkeys(range(lanes), point.values)
 
         def placed(step: int, lane: int, *, is_blank: bool = False) -> Placed:
-            request = StreamRequest(step, point.epoch, lane, sharing, is_blank)
+            request = StreamRequest(
+                step, point.epoch, lane, sharing, begins.pop(lane, None), is_blank
+            )
             if reader is None:
                 return Placed(point, request, partial(turns.note, request))
             return Placed(point, turns.note(request, reader.opened(request).task))

@@ -78,6 +78,12 @@ class StreamPoint:
         return replace(self, epoch=self.epoch if epoch is None else epoch, position=position)
 
     @property
+    def values(self) -> tuple[Any, ...]:
+        """All but the stream, for a worker that has it: `StreamPoint(stream, *values)`."""
+        position = StreamPosition(self.position.done()) if self.position else 0
+        return self.seed, self.buffer, self.count, self.part, self.epoch, position
+
+    @property
     def present(self) -> Stream:
         """The stream with the units of this epoch."""
         return self.stream.at(self.epoch)
