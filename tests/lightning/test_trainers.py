@@ -98,6 +98,7 @@ def test_workers_of_a_pass_that_was_left_end_with_the_run() -> None:
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
 @pytest.mark.parametrize("keep", [True, False])
 def test_workers_are_kept_from_epoch_to_epoch_as_asked(keep: bool) -> None:  # noqa: FBT001
     net = Net()
