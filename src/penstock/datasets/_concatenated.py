@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import copy
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,6 @@ from penstock.datasets.fields._paths import steps_of
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
     from penstock.datasets._source import Fields
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,6 @@ from penstock.datasets.fields._tensor_types import type_text
 from penstock.datasets.tokens._source import TOKENS, is_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from penstock.datasets._source import Source
 
 _SHOWN_RECORDS = 5

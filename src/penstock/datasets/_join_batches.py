@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from penstock.decode import WholeSchema, empty_batch, unify
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.datasets._source import Source
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
@@ -25,7 +26,6 @@ from penstock.storage import cache_directory, is_remote, read_metadata
 from penstock.work import Shared, UnitResults, run_units, viewed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray

@@ -6,6 +6,7 @@ import os
 import pickle
 import re
 import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +31,6 @@ from penstock.storage import HiddenFolder, cache_directory
 from penstock.work import Shared, UnitResults, run_units, viewed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from numpy.typing import DTypeLike, NDArray

@@ -11,6 +11,7 @@ import shutil
 import stat
 import time
 import urllib.parse
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import chain
@@ -36,7 +37,6 @@ from penstock.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,7 +23,6 @@ from penstock.storage import StorageOptions, is_remote, locate, reading
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 

@@ -8,9 +8,10 @@ import threading
 import weakref
 from abc import abstractmethod
 from collections import deque
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -42,9 +43,6 @@ from penstock.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Self
-
     import pyarrow as pa
     from numpy.typing import NDArray
 

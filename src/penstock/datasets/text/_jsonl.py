@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
@@ -16,8 +16,6 @@ from penstock.errors import CorruptIndexError, MalformedLineError, OptionError, 
 from penstock.jsonl import place_in_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pyarrow as pa
     from numpy.typing import NDArray
 
