@@ -124,7 +124,7 @@ class Column:
             for file, size in files.items():
                 self._sizes[f"{root}/{one}/{file}"] = size
         place = LevelFiles(folder, files=self._sizes, lists=lists)
-        self.take = map_column(place, type_, meta.length).take
+        self.take = map_column(place, type_, meta.length)
         """Return the values of some records, of exactly the type, in the order asked."""
         self.bad: NDArray[np.int64] = np.empty(0, np.int64)
         """Records that cannot be read as this type, ascending; null stands in their place."""
