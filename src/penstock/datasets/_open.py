@@ -123,10 +123,5 @@ def open_found(
 
 
 def _are_paths(what: Any) -> bool:
-    if isinstance(what, str | os.PathLike):
-        return True
-    return (
-        isinstance(what, list | tuple)
-        and bool(what)
-        and all(isinstance(one, str | os.PathLike) for one in what)
-    )
+    several = what if isinstance(what, list | tuple) else [what]
+    return bool(several) and all(isinstance(one, str | os.PathLike) for one in several)
