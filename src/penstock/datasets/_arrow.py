@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -23,8 +24,6 @@ from penstock.decode import WholeSchema, plain_columns, unify
 from penstock.errors import OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Fields, Source

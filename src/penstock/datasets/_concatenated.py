@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import copy
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets._join_batches import (
-    joined,
-    joined_inferred,
-    joined_schema,
-    label_of,
-)
+from penstock.datasets._join_batches import joined, joined_inferred, joined_schema
 from penstock.datasets._projection import typed_schema
 from penstock.datasets._source import Location, Source
 from penstock.datasets._views import fingerprint_of
@@ -24,8 +20,6 @@ from penstock.datasets.fields._paths import steps_of
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
     from penstock.datasets._source import Fields
 
 
@@ -96,7 +90,7 @@ class Concatenated(Source):
         """Return what errors call each source."""
         if self.names:
             return [f"source {name!r}" for name in self.names]
-        return [label_of(one) for one in self.sources]
+        return [_label(one) for one in self.sources]
 
     @property
     def schema_is_complete(self) -> bool:
@@ -191,6 +185,12 @@ class Concatenated(Source):
         labels = self.labels()
         parts = [self.sources[number]._inferred(own) for number, own in shares]
         return joined_inferred(parts, back, [labels[number] for number, _ in shares])
+
+
+def _label(source: Source) -> str:
+    files = source.files
+    more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
+    return f"{type(source).__name__} of {files[0]}{more}" if files else type(source).__name__
 
 
 def _fingerprint_at(source: Source, length: int) -> str:

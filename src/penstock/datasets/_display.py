@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,6 @@ from penstock.datasets.fields._tensor_types import type_text
 from penstock.datasets.tokens._source import TOKENS, is_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from penstock.datasets._source import Source
 
 _SHOWN_RECORDS = 5
@@ -75,14 +73,10 @@ def _facts(source: Source) -> dict[str, str]:
 def _place(source: Source) -> str:
     files = source.files
     if len(files) > 1:
-        return f"in {len(files):,} files at {_folder(files)}"
+        # The first and last in order differ as early as any two do. commonpath takes no URLs.
+        shared = os.path.commonprefix([min(files), max(files)])  # noqa: RUF071 (cut at a slash)
+        return f"in {len(files):,} files at {shared[: shared.rfind('/') + 1] or '.'}"
     return f"in {files[0]}" if files else ""
-
-
-def _folder(files: Sequence[str]) -> str:
-    # The first and last in order differ as early as any two do. No commonpath: it takes no URLs.
-    shared = os.path.commonprefix([min(files), max(files)])  # noqa: RUF071 (cut at a slash below)
-    return shared[: shared.rfind("/") + 1] or "."
 
 
 def _fingerprint(source: Source) -> str:

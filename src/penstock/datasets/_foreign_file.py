@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from copy import copy
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -16,8 +16,6 @@ from penstock.errors import ObjectNotFoundError, StaleIndexError
 from penstock.storage import LocalStore, is_network
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from penstock.datasets.text._texts import FileText
     from penstock.index import Found
     from penstock.storage import StorageOptions

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +11,6 @@ import pyarrow as pa
 from penstock.datasets.fields._paths import type_at
 from penstock.decode import WholeSchema, empty_batch, unify
 from penstock.errors import SchemaMismatchError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from penstock.datasets._source import Source
 
 
 def joined_schema(schemas: Sequence[pa.Schema], labels: Sequence[str]) -> pa.Schema:
@@ -62,10 +57,3 @@ def _in_order(table: pa.Table, order: np.ndarray) -> pa.RecordBatch:
     found = rows.to_batches()
     # Text that is too long for one batch stays in chunks: that raises, and none is lost.
     return found[0] if len(found) == 1 else pa.concat_batches(found)
-
-
-def label_of(source: Source) -> str:
-    """Return what errors call a source."""
-    files = source.files
-    more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
-    return f"{type(source).__name__} of {files[0]}{more}" if files else type(source).__name__

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +15,6 @@ from penstock.datasets._memory import ObjectSource
 from penstock.datasets._source import Source
 from penstock.datasets._views import Chosen, OverSource, fingerprint_of, origins_of
 from penstock.errors import OptionError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _AT_A_TIME = 1000
 """Records that a condition is asked for together."""

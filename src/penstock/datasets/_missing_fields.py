@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,8 +17,6 @@ from penstock.datasets.fields._paths import LIST, Steps, closest, is_listlike, p
 from penstock.errors import CorruptIndexError, MalformedLineError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from penstock.datasets._source import Source
 
 _HEAD = 100

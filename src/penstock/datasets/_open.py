@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ from penstock.index import load, look_at, open_or_build
 from penstock.storage import StorageOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from penstock.index import Detected, Refresh
     from penstock.work import View
 
@@ -124,10 +123,5 @@ def open_found(
 
 
 def _are_paths(what: Any) -> bool:
-    if isinstance(what, str | os.PathLike):
-        return True
-    return (
-        isinstance(what, list | tuple)
-        and bool(what)
-        and all(isinstance(one, str | os.PathLike) for one in what)
-    )
+    several = what if isinstance(what, list | tuple) else [what]
+    return bool(several) and all(isinstance(one, str | os.PathLike) for one in several)

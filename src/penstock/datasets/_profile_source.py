@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.datasets._once import keep_file
@@ -25,9 +25,9 @@ from penstock.storage import cache_directory, is_remote, read_metadata
 from penstock.work import Shared, UnitResults, run_units, viewed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Source
@@ -132,9 +132,9 @@ class ProfileUnit(RecordsUnit):
 
     def write(self, draft: Draft, advance: Callable[[int], object]) -> None:
         source, profile = self.shared.value, Profile()
-        for start, stop in stretches(source, self.start, self.stop):
-            _add(profile, source, np.arange(start, stop, dtype=np.int64))
-            advance(stop - start)
+        for ids in stretches(source, self.start, self.stop):
+            _add(profile, source, ids)
+            advance(len(ids))
         draft.write(profile.to_bytes())
 
 

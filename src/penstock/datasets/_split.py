@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import operator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -19,8 +20,6 @@ from penstock.errors import OptionError
 from penstock.order import keys, mixed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from penstock.datasets._source import Source
 
 _VERSION = 1

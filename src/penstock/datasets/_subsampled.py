@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 import secrets
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
+from collections.abc import Iterator, Sequence
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -12,9 +13,6 @@ from penstock.datasets._numbers import record_number
 from penstock.datasets._once import Once
 from penstock.errors import OptionError
 from penstock.order import Permutation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 T_co = TypeVar("T_co", covariant=True)
 

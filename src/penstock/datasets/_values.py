@@ -6,6 +6,7 @@ import os
 import pickle
 import re
 import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -30,7 +31,6 @@ from penstock.storage import HiddenFolder, cache_directory
 from penstock.work import Shared, UnitResults, run_units, viewed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from numpy.typing import DTypeLike, NDArray
@@ -170,14 +170,12 @@ class ValuesUnit(RecordsUnit):
 
     def write(self, draft: Draft, advance: Callable[[int], object]) -> None:
         source = self.shared.value
-        for start, stop in stretches(source, self.start, self.stop):
-            ids = np.arange(start, stop, dtype=np.int64)
+        for ids in stretches(source, self.start, self.stop):
             draft.write(_read(source, self.what, ids, np.dtype(self.dtype)).tobytes())
-            advance(stop - start)
+            advance(len(ids))
 
 
 def _read(source: Source, what: str, ids: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the numbers of some records."""
     found = _LENGTH.fullmatch(what)
     if found is None:
         # Values that are no such numbers, and lines that are no records, are null, up to a limit.

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -17,9 +18,6 @@ from penstock.errors import CorruptIndexError
 from penstock.storage import cache_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Self
-
     import pyarrow as pa
 
     from penstock.datasets._source import Fields

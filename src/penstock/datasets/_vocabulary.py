@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import mmap
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,6 @@ from penstock.errors import MalformedLineError, OptionError, SchemaMismatchError
 from penstock.storage import cache_directory, open_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray

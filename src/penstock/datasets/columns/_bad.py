@@ -1,5 +1,7 @@
 """Values that do not fit the type asked for: an error, null, or set aside."""
 
+# ruff: noqa: SLF001 (a source is asked through the methods of the contract)
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -55,7 +57,7 @@ def decoded(source: Source, ids: Ids, schema: pa.Schema, on_error: OnError, most
     A bad value makes no other value null, except on a line that is not JSON.
     """
     try:
-        return Decoded(_read(source, ids, schema), {})
+        return Decoded(source._projected(ids, schema), {})
     except OF_A_RECORD as why:
         if on_error == "raise":
             raise located(source, why, ids, schema) from None
@@ -73,7 +75,7 @@ def too_many(source: Source, bad: Ids, schema: pa.Schema, most: int) -> BadRecor
     """Return the error that more records are bad than may be set aside, with the first of them."""
     first = ""
     try:
-        _read(source, bad[:1], schema)
+        source._projected(bad[:1], schema)
     except OF_A_RECORD as why:
         first = f" The first: {located(source, why, bad[:1], schema).fact}"
     return BadRecordsError(
@@ -85,15 +87,11 @@ def too_many(source: Source, bad: Ids, schema: pa.Schema, most: int) -> BadRecor
     )
 
 
-def _read(source: Source, ids: Ids, schema: pa.Schema) -> pa.RecordBatch:
-    return source._projected(ids, schema)  # noqa: SLF001 (what a source is asked for)
-
-
 def _bad_rows(source: Source, ids: Ids, schema: pa.Schema) -> Iterator[int]:
     """Yield the rows of bad records; the caller knows that there are some."""
 
     def read(start: int, stop: int) -> None:
-        _read(source, ids[start:stop], schema)
+        source._projected(ids[start:stop], schema)
 
     return (row for row, _ in bad_rows(len(ids), read, OF_A_RECORD, has_bad=True))
 
@@ -102,7 +100,7 @@ def _readable(source: Source, ids: Ids, field: pa.Field, bad: dict[str, list[int
     """Return a field of bad records, null where it cannot be read; note those in `bad`."""
     schema = pa.schema([field])
     try:
-        return _read(source, ids, schema).column(0)
+        return source._projected(ids, schema).column(0)
     except OF_A_RECORD:
         rows = [*_bad_rows(source, ids, schema)]
     bad[field.name] = ids[rows].tolist()
@@ -113,7 +111,8 @@ def _readable(source: Source, ids: Ids, field: pa.Field, bad: dict[str, list[int
 def _put_in(source: Source, ids: Ids, rows: Sequence[int], those: pa.RecordBatch) -> pa.RecordBatch:
     """Return the fields of some records, with `those` in some rows."""
     others = np.setdiff1d(np.arange(len(ids)), rows)
-    return joined([_read(source, ids[others], those.schema), those], np.argsort([*others, *rows]))
+    kept = source._projected(ids[others], those.schema)
+    return joined([kept, those], np.argsort([*others, *rows]))
 
 
 def located(

@@ -10,6 +10,7 @@ import logging
 import re
 import shutil
 import time
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from copy import copy
@@ -52,7 +53,6 @@ from penstock.storage import (
 from penstock.work import Shared, UnitResults, View, run_units, viewed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray

@@ -6,6 +6,7 @@ Columns of remote data may be published beside it for all hosts; each fetches th
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -47,7 +48,6 @@ from penstock.storage import (
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
 
     from penstock.datasets._source import Source
     from penstock.datasets.columns._folder import Column, ColumnMeta

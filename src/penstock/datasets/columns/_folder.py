@@ -11,6 +11,7 @@ import shutil
 import stat
 import time
 import urllib.parse
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import chain
@@ -36,7 +37,6 @@ from penstock.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
@@ -124,7 +124,7 @@ class Column:
             for file, size in files.items():
                 self._sizes[f"{root}/{one}/{file}"] = size
         place = LevelFiles(folder, files=self._sizes, lists=lists)
-        self.take = map_column(place, type_, meta.length).take
+        self.take = map_column(place, type_, meta.length)
         """Return the values of some records, of exactly the type, in the order asked."""
         self.bad: NDArray[np.int64] = np.empty(0, np.int64)
         """Records that cannot be read as this type, ascending; null stands in their place."""

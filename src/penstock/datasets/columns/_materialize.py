@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,7 +24,6 @@ from penstock.index import read_meta
 from penstock.storage import path_below
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     import pyarrow as pa

@@ -43,11 +43,6 @@ class ColumnSpec(NamedTuple):
     """Whether it has null in place of values that do not fit."""
 
     @property
-    def field(self) -> tuple[str, pa.DataType]:
-        """What it is a column of."""
-        return self.path, self.type
-
-    @property
     def folder(self) -> Path:
         return Path(self.root) / column_name(self.path, self.type, nulled=self.nulled)
 
@@ -76,7 +71,7 @@ class Materialized(OverSource):
         Of a field the last spec counts.
         """
         super().__init__(source)
-        self.by_field = {spec.field: spec for spec in specs}
+        self.by_field = {(spec.path, spec.type): spec for spec in specs}
         self.specs = tuple(self.by_field.values())
         self._known = found or {}
         self._opened = Once(self._open)

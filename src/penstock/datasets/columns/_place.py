@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
@@ -143,14 +144,11 @@ class Freshness:
     def __init__(self, origin: Source) -> None:
         self._origin = origin
         self._known: dict[tuple[object, ...], bool] = {}
-        self._files: list[FileFacts] | None = None
 
-    @property
+    @cached_property
     def files(self) -> list[FileFacts]:
         """What the files of the source were when they were first asked for."""
-        if self._files is None:
-            self._files = self._origin.file_facts()
-        return self._files
+        return self._origin.file_facts()
 
     @property
     def fingerprint(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     Ids: TypeAlias = NDArray[np.int64]
     Parts: TypeAlias = tuple[list[pa.Buffer], list[pa.Array]]
+    Take: TypeAlias = Callable[[Ids], pa.Array]
 
 is_ = pa.types
 _INT32 = np.dtype("<i4")
@@ -70,19 +72,21 @@ class Values(ABC):
         """Return Arrow's buffers besides the bits of nulls, and the arrays inside."""
 
 
-def map_column(place: LevelFiles, type_: pa.DataType, length: int) -> Values:
-    """Map the files of a column of so many values; files of another size raise."""
-    if is_.is_list(type_) or is_.is_large_list(type_):
-        return _Lists(type_, place, length)
-    if isinstance(type_, ValueType):
-        return _Named(type_, place, length)
+def map_column(place: LevelFiles, type_: pa.DataType, length: int) -> Take:
+    """Map the files of a column of so many values, and return `take`; other sizes raise."""
+    if isinstance(type_, ValueType):  # Texts under the name of `text` or `json`.
+        take_texts = map_column(place, type_.storage_type, length)
+        return lambda ids: pa.ExtensionArray.from_storage(type_, take_texts(ids))
     if is_.is_null(type_):
-        return _Nulls(type_)
-    if is_.is_boolean(type_):
-        return _Bools(type_, place, length)
-    if has_width(type_):
-        return _Fixed(type_, place, length)
-    return (_Texts if is_text(type_) else _Nested)(type_, place, length)
+        return lambda ids: pa.nulls(len(ids))
+    kind: type[Values] = _Texts if is_text(type_) else _Nested
+    if is_.is_list(type_) or is_.is_large_list(type_):
+        kind = _Lists
+    elif is_.is_boolean(type_):
+        kind = _Bools
+    elif has_width(type_):
+        kind = _Fixed
+    return kind(type_, place, length).take
 
 
 def mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:
@@ -100,27 +104,6 @@ def mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:
     except CorruptFileError as why:
         raise CorruptIndexError(str(why), path=str(path)) from None
     return np.frombuffer(memory, dtype)
-
-
-class _Nulls(Values):
-    def __init__(self, type_: pa.DataType) -> None:
-        self._type, self._valid = type_, None
-
-    def _parts(self, _: Ids) -> Parts:
-        return [], []
-
-
-class _Named(Values):
-    """Texts under the name of `text` or `json`."""
-
-    def __init__(self, type_: ValueType, place: LevelFiles, length: int) -> None:
-        self._type, self._texts = type_, map_column(place, type_.storage_type, length)
-
-    def take(self, ids: Ids) -> pa.Array:
-        return pa.ExtensionArray.from_storage(self._type, self._texts.take(ids))
-
-    def _parts(self, ids: Ids) -> Parts:
-        return self._texts._parts(ids)  # noqa: SLF001 (of the same base)
 
 
 class _Bools(Values):
@@ -218,7 +201,7 @@ class _Lists(Values):
     def __init__(self, type_: pa.DataType, place: LevelFiles, length: int) -> None:
         super().__init__(type_, place.of_lists, length)
         self._borders = _Borders(place.of_lists, OFFSETS, length)
-        self._items = map_column(place.of_items, type_.value_type, self._borders.last)
+        self._take_items = map_column(place.of_items, type_.value_type, self._borders.last)
         self._dtype = np.int64 if is_.is_large_list(type_) else np.int32
 
     def _parts(self, ids: Ids) -> Parts:
@@ -231,7 +214,7 @@ class _Lists(Values):
         # From each list's first item on, one after the other.
         numbers = np.repeat(begins.view(signed) - offsets[:-1], lengths.view(signed))
         numbers += np.arange(int(offsets[-1]), dtype=numbers.dtype)
-        return [pa.py_buffer(offsets)], [self._items.take(numbers)]
+        return [pa.py_buffer(offsets)], [self._take_items(numbers)]
 
 
 class _Nested(Values):
@@ -244,12 +227,12 @@ class _Nested(Values):
             fields = [(str(number), field.type) for number, field in enumerate(type_)]
         else:
             fields, length = [("item", type_.value_type)], length * self._size
-        self._children = [map_column(place.inside(name), own, length) for name, own in fields]
+        self._takes = [map_column(place.inside(name), own, length) for name, own in fields]
 
     def _parts(self, ids: Ids) -> Parts:
         if self._size is not None:
             ids = (ids[:, None].astype(np.int64) * self._size + np.arange(self._size)).ravel()
-        return [], [child.take(ids) for child in self._children]
+        return [], [take(ids) for take in self._takes]
 
 
 class _Texts(Values):

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +17,8 @@ from penstock.datasets.columns._bad import OnError, decoded
 from penstock.work import PublishedUnit, Shared, shares
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from penstock.datasets._source import Source
     from penstock.datasets.columns._folder import Column
     from penstock.storage import Draft
@@ -66,13 +67,12 @@ class ColumnUnit(RecordsUnit):
         source = self.shared.value
         # No `with`: to close it after a write that failed would hide why.
         writer = pa.ipc.new_file(pa.PythonFile(ArrowSink(draft.write), "w"), self.schema)
-        for start, stop in stretches(source, self.start, self.stop):
-            ids = np.arange(start, stop, dtype=np.int64)
+        for ids in stretches(source, self.start, self.stop):
             with _no_search_for_garbage():
                 columns, bad = decoded(source, ids, self.schema, self.on_error, self.most_bad)
             about = {_BAD: json.dumps(bad).encode()} if bad else None
             writer.write_batch(columns, custom_metadata=about)
-            advance(stop - start)
+            advance(len(ids))
         writer.close()
 
 
@@ -104,20 +104,20 @@ def cut(source: Source, start: int) -> list[tuple[int, int]]:
     return [(start + low, start + high) for low, high in shares(length - start, borders, records)]
 
 
-def stretches(source: Source, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of records that are decoded together: not too many, and not too much text."""
+def stretches(source: Source, start: int, stop: int) -> Iterator[NDArray[np.int64]]:
+    """Yield numbers of records that are decoded together: not too many, and not too much text."""
     for low in range(start, stop, _STRETCH):
-        high = min(low + _STRETCH, stop)
+        ids = np.arange(low, min(low + _STRETCH, stop), dtype=np.int64)
         if source.sample_index is None:
-            yield low, high
+            yield ids
             continue
-        at = source.location(np.arange(low, high))
+        at = source.location(ids)
         is_forward = np.isin(at.file, list(source.stream_files)).any()
         most = _STREAM_BYTES if is_forward else _STRETCH_BYTES
         ends = np.cumsum(at.bytes)
         # A stretch goes on until its text is too much, but has one record at least.
-        parts = np.flatnonzero(np.diff(ends // most, prepend=0)) + low
-        yield from pairwise(np.unique([low, *parts.tolist(), high]).tolist())
+        borders = np.flatnonzero(np.diff(ends // most, prepend=0))
+        yield from np.split(ids, borders[borders > 0])
 
 
 class UnitParts:

@@ -155,7 +155,8 @@ def write_column(place: LevelFiles, type_: pa.DataType, arrays: Arrays) -> None:
         return
     _write_valid(place, arrays)
     if is_.is_boolean(type_):
-        _append(place.file(VALUES), map(_bool_bytes, arrays()))
+        bools = (array.fill_null(False).cast(pa.uint8()) for array in arrays())  # noqa: FBT003
+        _append(place.file(VALUES), (memoryview(array.to_numpy()) for array in bools))
     elif is_.is_integer(type_):
         _write_integers(place, type_, arrays)
     elif has_width(type_):
@@ -179,10 +180,6 @@ def _valid_bytes(array: pa.Array) -> bytes | memoryview:
     if not array.null_count:
         return bytes([1]) * len(array)
     return memoryview(array.is_valid().cast(pa.uint8()).to_numpy())
-
-
-def _bool_bytes(array: pa.Array) -> memoryview:
-    return memoryview(array.fill_null(False).cast(pa.uint8()).to_numpy())  # noqa: FBT003 (a value)
 
 
 def _fixed_bytes(array: pa.Array, width: int) -> memoryview | bytes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
@@ -24,7 +25,6 @@ from penstock.storage import LocalStore, fetch_metadata, join, locate, path_belo
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
 
     from penstock.storage import Entry, StorageOptions, Store
 

@@ -209,7 +209,6 @@ class MegatronIndex:
 
     @property
     def documents(self) -> int:
-        """How many there are."""
         return max(0, len(self.borders) - 1)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,7 +23,6 @@ from penstock.storage import StorageOptions, is_remote, locate, reading
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -68,7 +68,6 @@ class MegatronTokens(Reopened[MegatronFiles], TokenSource):
 
     @property
     def documents(self) -> int:
-        """How many documents the sequences are."""
         return self._index.documents
 
     def by_blocks(self) -> Self:
@@ -87,12 +86,10 @@ class MegatronTokens(Reopened[MegatronFiles], TokenSource):
 
     @property
     def token_dtype(self) -> np.dtype[Any]:
-        """The integer type of every token."""
         return self._index.dtype
 
     @cached_property
     def sample_size(self) -> int | None:
-        """Tokens of each row; None where rows have lengths of their own."""
         return one_value(self._index.lengths)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from penstock.order import estimate
 from penstock.storage import Block, Entry, StorageOptions, block_cache, block_key, is_remote, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from numpy.typing import NDArray
 
     from penstock.index import Meta, SampleIndex

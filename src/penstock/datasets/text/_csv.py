@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import shlex
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -35,8 +36,6 @@ from penstock.storage import StorageOptions, is_remote
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
-    from typing import Self
 
     from numpy.typing import NDArray
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from penstock.decode import bad_rows, empty_batch, is_utf8
 from penstock.index.csv import read_options, whole_rows, with_line_end
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from penstock.index.csv import Dialect
 
 is_ = pa.types

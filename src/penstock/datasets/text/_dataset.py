@@ -8,9 +8,11 @@ import threading
 import weakref
 from abc import abstractmethod
 from collections import deque
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -42,9 +44,6 @@ from penstock.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Self
-
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -72,8 +71,6 @@ class Dataset(AboutText):
 
     _by_ranges: Dataset | None = None
     """The same samples without blocks, for a dataset that was made by `by_blocks`."""
-    _blocked: dict[int, Runs] | None = None
-    """Files that are read by blocks; found on first use."""
 
     @classmethod
     def create_from_index_on_filesystem(
@@ -147,18 +144,17 @@ class Dataset(AboutText):
         return list(self._sample_index.file_locations)
 
     def by_blocks(self) -> Self:
-        if self._by_ranges is not None or not self._block_runs():
+        if self._by_ranges is not None or not self._block_runs:
             return self
         twin = copy(self)
         vars(twin).update(_by_ranges=self, _texts={})
         _datasets.add(twin)
         return twin
 
+    @cached_property
     def _block_runs(self) -> dict[int, Runs]:
-        if self._blocked is None:
-            index = self._sample_index
-            self._blocked = {} if index.meta is None else blocked_runs(index, index.meta)
-        return self._blocked
+        index = self._sample_index
+        return {} if index.meta is None else blocked_runs(index, index.meta)
 
     def _places(self, ids: NDArray[np.int64]) -> Location:
         return Location(*self._sample_index.rows_of(ids).T)
@@ -193,7 +189,6 @@ class Dataset(AboutText):
         return self._schema
 
     def _schema_of(self, ids: NDArray[np.int64]) -> pa.Schema:
-        """Return the schema of some records."""
         return self._inferred(ids).schema
 
     def _raw(self, number: int) -> bytes:
@@ -252,7 +247,7 @@ class Dataset(AboutText):
                 raise index.damaged(f"it speaks of file {file}, and names {count:,}")
             with _opening:
                 text = self._texts.get(file)
-                runs = None if self._by_ranges is None else self._block_runs().get(file)
+                runs = None if self._by_ranges is None else self._block_runs.get(file)
                 if text is None and runs is not None and index.meta is not None:
                     text = open_blocks(index, index.meta, file, runs)
                 elif text is None:
@@ -274,7 +269,7 @@ class Dataset(AboutText):
     def __getstate__(self) -> dict[str, Any]:
         state = {**vars(self), "_texts": {}, "_schema": None}
         del state["_rows"], state["_row_bytes"]
-        state.pop("_blocked", None)
+        state.pop("_block_runs", None)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
@@ -16,8 +16,6 @@ from penstock.errors import CorruptIndexError, MalformedLineError, OptionError, 
 from penstock.jsonl import place_in_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -88,7 +86,6 @@ class JsonlDataset(Dataset):
         return [self._cache_name(), self._encoding, where]
 
     def __getitem__(self, which: Any) -> Any:
-        """Return the record of a number, or a list for a slice, a list or an array of them."""
         if type(which) is not int or not 0 <= which < self._length or self._encoding != "utf-8":
             return super().__getitem__(which)
         line = self._raw(which)
@@ -98,7 +95,6 @@ class JsonlDataset(Dataset):
             return self._decode_with_care(which, line)
 
     def _process_sample(self, sample_bytes: bytes) -> Any:
-        """Return the record of a line."""
         return self._decode(sample_bytes.decode(self._encoding).encode())
 
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
@@ -113,13 +109,12 @@ class JsonlDataset(Dataset):
         lines = self._bytes_of(ids)
         if self._encoding == "utf-8":
             return lines
-        return [self._as_utf8(*numbered) for numbered in zip(ids.tolist(), lines, strict=True)]
-
-    def _as_utf8(self, number: int, line: bytes) -> bytes:
-        try:
-            return line.decode(self._encoding).encode()
-        except ValueError as why:
-            raise self._malformed(number, line, why) from None
+        for row, line in enumerate(lines):
+            try:
+                lines[row] = line.decode(self._encoding).encode()
+            except ValueError as why:
+                raise self._malformed(int(ids[row]), line, why) from None
+        return lines
 
     def _decode_with_care(self, number: int, line: bytes) -> Any:
         try:

@@ -6,6 +6,7 @@ import mmap
 import os
 import threading
 from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
@@ -18,8 +19,6 @@ from penstock.jsonl import compression_of, decode_frame, decompressed
 from penstock.storage import carried
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from numpy.typing import NDArray
 
     from penstock.index import SampleIndex
