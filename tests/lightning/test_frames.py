@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from hashlib import sha256
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import torch
 
@@ -21,6 +23,7 @@ from tests.lightning.small_models import FRAME, batches, counted, ids, model, se
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*LeafSpec:FutureWarning", "ignore:.*use of fork:DeprecationWarning"
@@ -59,6 +62,19 @@ def test_frames_of_every_library_give_the_same_batches() -> None:
     ):
         data = PolarsDataModule(model(), train=frame, num_workers=0)
         assert [seen(one) for one in batches(data)] == expected
+
+
+def test_a_lazy_frame_is_mapped_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    lazy = pl.LazyFrame({"x": np.arange(1_000_000.0)}).filter(pl.col("x") % 2 == 0)
+    before = pa.total_allocated_bytes()
+    data = module(lazy, 100_000)
+    assert pa.total_allocated_bytes() - before < 1_000_000
+    assert list(tmp_path.iterdir()) == []
+    assert [len(batch.ids) for batch in batches(data)] == [100_000] * 5
+    assert next(iter(batches(data))).ids.tolist() == list(range(100_000))
 
 
 @pytest.mark.parametrize("frame", [FRAME["x"], pd.Series([1]), FRAME.to_arrow()["x"], [{"x": 1}]])

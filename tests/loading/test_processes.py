@@ -195,6 +195,37 @@ def test_batches_of_many_megabytes_and_many_records_do_not_block(method: str) ->
     assert seen == list(range(1_000_000))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the kernel whose memory it is")
+@EVERY_METHOD
+def test_workers_share_the_memory_of_a_table(method: str) -> None:
+    def memory(rows: int) -> int:
+        table = pa.table({"n": np.zeros(rows)})
+        options = {"batch_size": 100, "num_workers": 2, "multiprocessing_context": method}
+        loader = penstock.DataLoader(table, encoders.tells_memory, **options)
+        first = next(run := iter(loader))
+        run.close()
+        return int(first[0])
+
+    large = 12_000_000
+    assert memory(large) - memory(100) < 8 * large / 4
+
+
+@EVERY_METHOD
+def test_what_a_worker_writes_into_a_shared_array_is_its_own(method: str) -> None:
+    encode = encoders.Weighted(100)
+    batches = list(_loader(encode, method, num_workers=2))
+    assert [batch[0] for batch in batches] == [101, 101, 102, 102, 103]
+    assert encode.weights.sum() == 100
+
+
+def test_nothing_is_shared_of_what_has_no_values() -> None:
+    empty = pa.table({"n": pa.array([], pa.int64())})
+    loader = penstock.DataLoader(
+        empty, batch_size=2, num_workers=2, multiprocessing_context="spawn"
+    )
+    assert list(loader) == []
+
+
 def test_torch_may_be_used_in_a_fork_of_a_program_that_used_its_threads() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Mapping
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 import penstock
 from penstock._lazy import imported
@@ -34,7 +37,8 @@ class PolarsDataModule(SchemaModule):
     Args:
         model: Supplies the schema, the batch size and the vocabularies: a `SchemaModel`, or a
             LightningModule with `SchemaMixin`.
-        train: The records of training: a polars, pandas or Arrow frame; a `LazyFrame` is collected.
+        train: The records of training: a polars, pandas or Arrow frame. A `LazyFrame` is
+            collected into a temporary file, which is mapped.
         validate: The records of validation.
         test: The records of the test.
         predict: The records of prediction.
@@ -129,7 +133,7 @@ def _by_split(name: str, whole: Any, given: Mapping[str, Any]) -> dict[Strata, A
 def _source(split: Strata, frame: Any) -> Source:
     polars: Any = imported("polars")
     if polars is not None and isinstance(frame, polars.LazyFrame):
-        frame = frame.collect()
+        frame = _collected(frame, polars)
     is_arrow = hasattr(frame, "__arrow_c_stream__") or type(frame).__module__.startswith("pandas")
     if not is_arrow or not (hasattr(frame, "columns") or hasattr(frame, "schema")):
         raise TypeError(
@@ -137,6 +141,17 @@ def _source(split: Strata, frame: Any) -> Source:
         )
     source: Source = penstock.open(frame)
     return source
+
+
+def _collected(frame: Any, polars: Any) -> pa.Table:
+    """Return the rows of a `LazyFrame`, which go to a file part by part, and are mapped there."""
+    with TemporaryDirectory(prefix="penstock-frame-") as folder:
+        path = f"{folder}/frame.arrow"
+        # Of string views rows could be taken only after a copy into memory.
+        frame.sink_ipc(path, compat_level=polars.CompatLevel.oldest())
+        with pa.memory_map(path) as file:
+            # The mapping outlives the name.
+            return pa.ipc.open_file(file).read_all()
 
 
 class CustomDataModule(SchemaModule):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 import time
 from collections import Counter, deque
 from contextlib import suppress
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError, UnsafeForkError, WorkerError
 from penstock.loading.engines._engines import Engine, Stalled
-from penstock.loading.engines._transfer import receive, send
+from penstock.loading.engines._transfer import SharedPickle, receive, send
 from penstock.loading.engines._worker import END, TaskDone, run
 from penstock.storage import fork_is_safe
 from penstock.work import Failure, end_all, error_of, interrupts_held, started_worker
@@ -69,6 +68,9 @@ class InProcesses(Engine):
         except BaseException:
             self.close()
             raise
+        finally:
+            if isinstance(payload, SharedPickle):
+                payload.close()
 
     def submit(self, request: Any) -> None:  # noqa: ANN401 (its feed's)
         self._refuse_fork()
@@ -168,7 +170,7 @@ def _payload(fetch: Fetch, method: StartMethod) -> Fetch | bytes:
         fetch.reader.warm_up(fetch.recipe)
         return fetch
     try:
-        return pickle.dumps(fetch)
+        return SharedPickle.of(fetch)
     except Exception as why:
         raise OptionError(
             f"what encode or the source needs cannot be sent to worker processes: {why}. Define it "

@@ -7,14 +7,19 @@ Nothing gets a name in shared memory that a crash could leave behind.
 from __future__ import annotations
 
 import io
+import mmap
+import os
 import pickle
 import struct
 import sys
-from typing import TYPE_CHECKING, Any
+from multiprocessing.reduction import DupFd
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from multiprocessing.connection import Connection
 
     import torch
@@ -74,13 +79,66 @@ def receive(connection: Connection) -> Any:  # noqa: ANN401 (whatever was sent)
     message = connection.recv_bytes()
     (count,) = _COUNT.unpack_from(message)
     sizes = struct.unpack_from(f"<{count}Q", message, _COUNT.size)
-    views: list[memoryview] = []
+    body = np.empty(sum(size + -size % _ALIGNED for size in sizes), np.uint8).data
     if count:
-        body = np.empty(sum(size + -size % _ALIGNED for size in sizes), np.uint8)
         connection.recv_bytes_into(body)
-        start = 0
-        for size in sizes:
-            views.append(body[start : start + size].data)
-            start += size + -size % _ALIGNED
     # Only our own workers are at the other end.
-    return pickle.loads(memoryview(message)[_COUNT.size * (1 + count) :], buffers=views)  # noqa: S301
+    head = memoryview(message)[_COUNT.size * (1 + count) :]
+    return pickle.loads(head, buffers=_cut(body, sizes))  # noqa: S301
+
+
+def _cut(body: memoryview, sizes: Iterable[int]) -> Iterator[memoryview]:
+    start = 0
+    for size in sizes:
+        yield body[start : start + size]
+        start += size + -size % _ALIGNED
+
+
+class SharedPickle(bytes):
+    """A pickle whose arrays and tables lie in a file without a name, which all workers map.
+
+    Memory has them once, however many workers there are.
+    """
+
+    _file: IO[bytes]
+    _sizes: list[int]
+
+    @classmethod
+    def of(cls, value: object) -> bytes:
+        """Return the pickle of a value: a plain one where there is nothing to share."""
+        buffers: list[memoryview] = []
+        data = pickle.dumps(value, 5, buffer_callback=lambda one: buffers.append(one.raw()))
+        if not buffers:
+            return data
+        found = cls(data)
+        found._sizes = [buffer.nbytes for buffer in buffers]
+        found._file = TemporaryFile(prefix="penstock-")  # noqa: SIM115 (see `close`)
+        for buffer in buffers:
+            found._file.write(buffer)
+            found._file.write(bytes(-buffer.nbytes % _ALIGNED))
+        found._file.write(bytes(1))  # Nothing at all could not be mapped.
+        found._file.flush()
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The file itself goes along: only to a process that is being started.
+        return MappedPickle, (bytes(self), DupFd(self._file.fileno()), self._sizes)
+
+    def close(self) -> None:
+        """Leave the file to the workers that have started."""
+        self._file.close()
+
+
+class MappedPickle(NamedTuple):
+    """A `SharedPickle` as it arrives."""
+
+    data: bytes
+    file: Any
+    sizes: list[int]
+
+    def loads(self) -> Any:  # noqa: ANN401 (whatever was pickled)
+        """Return the value; what is written into its arrays stays in this process."""
+        number = self.file.detach()
+        body = memoryview(mmap.mmap(number, 0, access=mmap.ACCESS_COPY))
+        os.close(number)  # The mapping has its own.
+        return pickle.loads(self.data, buffers=_cut(body, self.sizes))  # noqa: S301 (the parent's)

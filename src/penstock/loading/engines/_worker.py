@@ -14,12 +14,12 @@ import threading
 import time
 import traceback
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from penstock.errors import PenstockError, WorkerError
 from penstock.loading._fetch import Fetch
 from penstock.loading.engines._engines import waited_for
-from penstock.loading.engines._transfer import receive, send
+from penstock.loading.engines._transfer import MappedPickle, receive, send
 from penstock.storage import Meter, metered
 from penstock.work import Failure, begin_worker, failure_of
 
@@ -34,6 +34,8 @@ END = "end"
 """Asks a worker to close what it reads, and to end."""
 _CLOSE_SECONDS, _LOOK_SECONDS = 1.0, 0.005
 """How long the end waits for a read that goes on, and how often it looks."""
+Sent: TypeAlias = Fetch | MappedPickle | bytes
+"""What a worker needs, as it is sent."""
 A = TypeVar("A")
 T = TypeVar("T")
 
@@ -45,7 +47,7 @@ class TaskDone(NamedTuple):
     costs: dict[str, float]
 
 
-def run(connection: Connection, fetch: Fetch | bytes, foreign: Sequence[Connection]) -> None:
+def run(connection: Connection, fetch: Sent, foreign: Sequence[Connection]) -> None:
     """Serve one connection; never returns.
 
     A message is a request, None to ask which read the worker waits for, or `END`. An answer is a
@@ -75,7 +77,7 @@ class _Server:
         self._reader: Reader | None = None
         self._is_over = self._is_busy = False
 
-    def serve(self, fetch: Fetch | bytes) -> NoReturn:
+    def serve(self, fetch: Sent) -> NoReturn:
         begin_worker(self._connection, os.getppid(), self._hear)
         work = _tried(_loaded, fetch)
         if isinstance(work, Fetch):
@@ -135,9 +137,13 @@ class _Server:
                 os._exit(0)
 
 
-def _loaded(fetch: Fetch | bytes) -> Fetch:
+def _loaded(fetch: Sent) -> Fetch:
+    loaded: Fetch
     try:
-        loaded: Fetch = pickle.loads(fetch) if isinstance(fetch, bytes) else fetch  # noqa: S301 (the parent's)
+        if isinstance(fetch, MappedPickle):
+            loaded = fetch.loads()
+        else:
+            loaded = pickle.loads(fetch) if isinstance(fetch, bytes) else fetch  # noqa: S301 (the parent's)
     except PenstockError:
         raise  # The source itself has changed, and says so.
     except BaseException as why:
