@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +116,25 @@ def test_workers_are_kept_from_epoch_to_epoch_as_asked(keep: bool) -> None:  # n
     for epoch in range(3):
         ids = [number for one in net.trained if one.epoch == epoch for number in one.ids]
         assert sorted(ids) == list(range(RECORDS))
+
+
+def test_loaders_of_every_epoch_leave_no_workers_behind() -> None:
+    net = Net()
+    workers: list[int] = []
+
+    def watch(*_: object) -> None:
+        workers.append(len(multiprocessing.active_children()))
+
+    data = PolarsDataModule(net, train=FRAME, validate=FRAME, num_workers=1)
+    options = {"max_epochs": 4, "limit_val_batches": 2, "reload_dataloaders_every_n_epochs": 1}
+    gc.disable()  # Else it is left to chance.
+    try:
+        trainer([LambdaCallback(on_train_batch_end=watch)], **options).fit(net, datamodule=data)
+        assert multiprocessing.active_children() == []
+    finally:
+        gc.enable()
+    assert max(workers) <= 2
+    assert len(net.trained) == 16
 
 
 # Loaders without a data module.

@@ -197,6 +197,8 @@ class SplitBatches:
 
     def refresh(self) -> None:
         """Note that an encoder learnt from other ranks, with all batches trained."""
+        if not self._is_endless:
+            self._pass.close()  # Lightning may count the batches, and not ask for the end.
         if self._at is not None:
             mark = self._at.mark._replace(learnt=self.loader.mark().learnt)
             self._at = self._at._replace(mark=mark)
@@ -312,6 +314,8 @@ class BatchModule(pl.LightningDataModule):
             found.go_to(position)
         if self._stage == "fit":
             found.follow(self.trainer, self.end_epoch if split is Strata.train else None)
+        if split in self._handed_out:
+            self._handed_out[split].loader.close()
         self._handed_out[split] = found
         return found
 
