@@ -77,6 +77,17 @@ def test_a_lazy_frame_is_mapped_and_leaves_no_file(
     assert next(iter(batches(data))).ids.tolist() == list(range(100_000))
 
 
+def test_a_lazy_frame_without_a_place_to_lie_is_an_error_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(FileNotFoundError) as raised:
+        module(FRAME.lazy(), 3)
+    (note,) = raised.value.__notes__
+    assert note.startswith("train=: a LazyFrame is collected into a temporary file.")
+    assert "TMPDIR, or give frame.collect()" in note
+
+
 @pytest.mark.parametrize("frame", [FRAME["x"], pd.Series([1]), FRAME.to_arrow()["x"], [{"x": 1}]])
 def test_what_is_no_frame_is_a_type_error_with_the_split(frame: Any) -> None:
     with pytest.raises(TypeError, match=r"^test=\w+: expected a polars, pandas or Arrow frame"):

@@ -133,7 +133,7 @@ def _by_split(name: str, whole: Any, given: Mapping[str, Any]) -> dict[Strata, A
 def _source(split: Strata, frame: Any) -> Source:
     polars: Any = imported("polars")
     if polars is not None and isinstance(frame, polars.LazyFrame):
-        frame = _collected(frame, polars)
+        frame = _collected(split, frame, polars)
     is_arrow = hasattr(frame, "__arrow_c_stream__") or type(frame).__module__.startswith("pandas")
     if not is_arrow or not (hasattr(frame, "columns") or hasattr(frame, "schema")):
         raise TypeError(
@@ -143,15 +143,22 @@ def _source(split: Strata, frame: Any) -> Source:
     return source
 
 
-def _collected(frame: Any, polars: Any) -> pa.Table:
+def _collected(split: Strata, frame: Any, polars: Any) -> pa.Table:
     """Return the rows of a `LazyFrame`, which go to a file part by part, and are mapped there."""
-    with TemporaryDirectory(prefix="penstock-frame-") as folder:
-        path = f"{folder}/frame.arrow"
-        # Of string views rows could be taken only after a copy into memory.
-        frame.sink_ipc(path, compat_level=polars.CompatLevel.oldest())
-        with pa.memory_map(path) as file:
-            # The mapping outlives the name.
-            return pa.ipc.open_file(file).read_all()
+    try:
+        with TemporaryDirectory(prefix="penstock-frame-") as folder:
+            path = f"{folder}/frame.arrow"
+            # Of string views rows could be taken only after a copy into memory.
+            frame.sink_ipc(path, compat_level=polars.CompatLevel.oldest())
+            with pa.memory_map(path) as file:
+                # The mapping outlives the name.
+                return pa.ipc.open_file(file).read_all()
+    except OSError as why:
+        why.add_note(
+            f"{split}=: a LazyFrame is collected into a temporary file. If that lacks room, name "
+            "another folder by TMPDIR, or give frame.collect()."
+        )
+        raise
 
 
 class CustomDataModule(SchemaModule):
