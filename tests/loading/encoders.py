@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.batch import Batch, FieldEncoder
+from penstock.storage import current_meter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +40,14 @@ class LockedError(Exception):
 
 def sees_variable(columns: pa.RecordBatch) -> list[str]:
     return [os.environ["PENSTOCK_TEST"]] * len(columns)
+
+
+def counts_requests(columns: pa.RecordBatch) -> list[int]:
+    """Count a request of a batch, as reading from an object store does."""
+    meter = current_meter()
+    assert meter is not None
+    meter.count(requests=1)
+    return [1] * len(columns)
 
 
 def raises_odd(columns: pa.RecordBatch) -> Any:

@@ -16,7 +16,13 @@ import penstock
 from penstock.errors import OptionError
 from tests.faults.child import run
 from tests.loading import fork_programs, iterable_samples
-from tests.loading.encoders import OddError, makes_large, raises_odd
+from tests.loading.encoders import (
+    OddError,
+    counts_requests,
+    makes_large,
+    raises_odd,
+    sees_variable,
+)
 from tests.loading.fork_programs import RECORDS
 from tests.loading.stream_samples import flow, rows
 from tests.loading.test_processes import EVERY_METHOD, FEW_METHODS
@@ -159,6 +165,36 @@ def test_a_killed_worker_is_replaced_by_the_next_pass(method: str) -> None:
     assert _all(loader) == _all(expected)
     assert len(_pids()) == 2
     assert not before & _pids()
+
+
+@FEW_METHODS
+def test_workers_start_anew_with_variables_that_changed(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = _loader(encode=sees_variable, method=method)
+    for value in ("old", "new"):  # As credentials are, in a long run.
+        monkeypatch.setenv("PENSTOCK_TEST", value)
+        assert {text for batch in loader for text in batch} == {value}
+        assert len(_pids()) == 2
+
+
+def test_a_pass_does_not_count_what_the_one_before_left() -> None:
+    loader = _loader(encode=counts_requests)
+    begun = iter(loader)
+    next(begun)
+    begun.close()
+    assert loader.stats()["storage_requests"] == 1
+    assert len(list(loader)) == 10
+    assert loader.stats()["storage_requests"] == 11
+
+
+def test_a_closed_loader_keeps_no_workers_of_a_pass_that_goes_on() -> None:
+    loader = _loader()
+    begun = iter(loader)
+    next(begun)
+    loader.close()
+    assert len(list(begun)) == 9
+    assert _pids() == set()
 
 
 def test_a_pass_beside_another_has_workers_of_its_own() -> None:

@@ -354,7 +354,10 @@ class DataLoader:
             self._stats.end_pass(tally)
 
     def close(self) -> None:
-        """End worker processes that `persistent_workers` keeps; the next pass starts new ones."""
+        """End worker processes that `persistent_workers` keeps; the next pass starts new ones.
+
+        Those of a pass under way end with it.
+        """
         self._kept_workers.close()
 
     def _agreement(self, point: Point, peers: Peers | None) -> Agreement | None:

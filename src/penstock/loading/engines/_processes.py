@@ -13,7 +13,7 @@ from penstock.errors import OptionError, UnsafeForkError, WorkerError
 from penstock.loading.engines._engines import Engine, Stalled
 from penstock.loading.engines._transfer import SharedPickle, receive, send
 from penstock.loading.engines._worker import END, TaskDone, run
-from penstock.storage import fork_is_safe
+from penstock.storage import environment, fork_is_safe
 from penstock.work import Failure, end_all, error_of, interrupts_held, started_worker
 
 if TYPE_CHECKING:
@@ -48,11 +48,12 @@ class InProcesses(Engine):
         self._workers: list[WorkerProcess] = []
         self._costs: dict[WorkerProcess, Mapping[str, float]] = {}
         self._costs_before: Counter[str] = Counter()
-        """What earlier passes cost."""
+        """What earlier passes cost, with answers that were dropped."""
         self._requests: deque[tuple[Any, WorkerProcess]] = deque()
         self._submitted = 0
         self._stale: Counter[WorkerProcess] = Counter()
         """How many answers still come that no pass waits for."""
+        self._environment = environment()
         if multiprocessing.current_process().daemon:
             raise WorkerError(
                 "this process is a daemon of multiprocessing, which may not start processes of its "
@@ -109,6 +110,9 @@ class InProcesses(Engine):
             if not self._stale[worker]:
                 return found
             self._stale[worker] -= 1
+            self._costs_before.update(found.costs)
+            self._costs_before.subtract(self._costs.get(worker, {}))
+            self._costs[worker] = found.costs
         # The worker listens in another thread than the one that hangs.
         send(connection, None)
         found = receive(connection) if connection.poll(_ANSWER_SECONDS) else ""
@@ -131,8 +135,12 @@ class InProcesses(Engine):
         self._costs_before.update(self.costs())
 
     def is_ready(self) -> bool:
-        """Whether another pass can have its workers: all live, and are this process's own."""
-        return self._process == os.getpid() and not any(one.has_ended() for one in self._workers)
+        """Whether another pass can have its workers: all live, and are this process's own.
+
+        They have the variables of their start: credentials may be new since then.
+        """
+        is_same = self._process == os.getpid() and self._environment == environment()
+        return is_same and not any(one.has_ended() for one in self._workers)
 
     def close(self) -> None:
         if self._process == os.getpid():
