@@ -5,10 +5,16 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import resource
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+import pyarrow as pa
+
 import penstock
+from penstock.errors import StorageError
 from tests.faults.fork_programs import in_fork
 
 if TYPE_CHECKING:
@@ -68,6 +74,20 @@ def child_beside_kept_workers(engine: str) -> dict[str, Any]:
     numbers = _numbers(iter(loaders[0]))
     after = {one.pid for one in multiprocessing.active_children()}
     return {"child": child, "parent": numbers, "same_workers": before == after}
+
+
+def loader_without_room(method: str) -> dict[str, Any]:
+    """Send workers a table that is larger than a file may be; return the error."""
+    before = {*Path("/dev/fd").iterdir()}
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+    table = pa.table({"n": np.zeros(50_000)})
+    loader = penstock.DataLoader(table, batch_size=4, num_workers=1, multiprocessing_context=method)
+    try:
+        list(loader)
+    except StorageError as failure:
+        left = [*{*Path("/dev/fd").iterdir()} - before]
+        return {"text": str(failure), "errno": failure.errno, "open": [*map(str, left)]}
+    raise AssertionError("there was room")
 
 
 def children_that_end(engine: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -17,7 +18,8 @@ import torch
 
 import penstock
 from penstock.errors import OptionError, StaleIndexError, UnsafeForkError, WorkerError
-from tests.loading import encoders
+from tests.faults.child import run
+from tests.loading import encoders, fork_programs
 from tests.loading.encoders import LockedError, OddError, TwoWordsError
 from tests.loading.script_programs import NOTEBOOK, OWN_ENCODER, WITHOUT_GUARD
 from tests.rounds import LONG
@@ -216,6 +218,15 @@ def test_what_a_worker_writes_into_a_shared_array_is_its_own(method: str) -> Non
     batches = list(_loader(encode, method, num_workers=2))
     assert [batch[0] for batch in batches] == [101, 101, 102, 102, 103]
     assert encode.weights.sum() == 100
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_without_room_for_a_shared_file_the_error_names_the_folder(method: str) -> None:
+    told = run(fork_programs.loader_without_room, method)
+    assert told["errno"] == errno.EFBIG
+    assert "takes about 400,000 bytes in " in told["text"]
+    assert "File too large. Free space there, or give another folder: TMPDIR." in told["text"]
+    assert told["open"] == []
 
 
 def test_nothing_is_shared_of_what_has_no_values() -> None:

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import OptionError, UnsafeForkError, WorkerError
+from penstock.errors import OptionError, StorageError, UnsafeForkError, WorkerError
 from penstock.loading.engines._engines import Engine, Stalled
 from penstock.loading.engines._transfer import SharedPickle, receive, send
 from penstock.loading.engines._worker import END, TaskDone, run
@@ -179,6 +179,8 @@ def _payload(fetch: Fetch, method: StartMethod) -> Fetch | bytes:
         return fetch
     try:
         return SharedPickle.of(fetch)
+    except StorageError:
+        raise
     except Exception as why:
         raise OptionError(
             f"what encode or the source needs cannot be sent to worker processes: {why}. Define it "

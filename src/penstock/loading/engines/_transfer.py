@@ -12,11 +12,15 @@ import os
 import pickle
 import struct
 import sys
+import tempfile
+from contextlib import suppress
 from multiprocessing.reduction import DupFd
-from tempfile import TemporaryFile
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from penstock.storage import no_room
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -112,12 +116,17 @@ class SharedPickle(bytes):
             return data
         found = cls(data)
         found._sizes = [buffer.nbytes for buffer in buffers]
-        found._file = TemporaryFile(prefix="penstock-")  # noqa: SIM115 (see `close`)
-        for buffer in buffers:
-            found._file.write(buffer)
-            found._file.write(bytes(-buffer.nbytes % _ALIGNED))
-        found._file.write(bytes(1))  # Nothing at all could not be mapped.
-        found._file.flush()
+        try:
+            found._file = _written(buffers)
+        except OSError as why:
+            raise no_room(
+                sum(found._sizes),
+                Path(tempfile.tempdir or "a temporary folder"),
+                "what worker processes share",
+                "TMPDIR. multiprocessing_context='fork' needs none",
+                why=why.strerror or str(why),
+                number=why.errno,
+            ) from why
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -127,6 +136,22 @@ class SharedPickle(bytes):
     def close(self) -> None:
         """Leave the file to the workers that have started."""
         self._file.close()
+
+
+def _written(buffers: Iterable[memoryview]) -> IO[bytes]:
+    """Return a new file without a name that holds these buffers."""
+    file = tempfile.TemporaryFile(prefix="penstock-")  # noqa: SIM115 (see `SharedPickle.close`)
+    try:
+        for buffer in buffers:
+            file.write(buffer)
+            file.write(bytes(-buffer.nbytes % _ALIGNED))
+        file.write(bytes(1))  # Nothing at all could not be mapped.
+        file.flush()
+    except BaseException:
+        with suppress(OSError):  # It tries to write the rest.
+            file.close()
+        raise
+    return file
 
 
 class MappedPickle(NamedTuple):
