@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from penstock.errors import OptionError
 from penstock.loading._addressed import feed_of
 from penstock.loading._agreement import Agreement
-from penstock.loading._decisions import decided
+from penstock.loading._decisions import Decisions, decided
 from penstock.loading._delivery import Delivery, moved
 from penstock.loading._encoder_choice import recipe_for
-from penstock.loading._feed import FeedOptions, Reads
-from penstock.loading._fetch import Fetch
+from penstock.loading._feed import FeedOptions, Point, Reads
+from penstock.loading._fetch import Fetch, OnError
 from penstock.loading._kept_plans import bound_plan
 from penstock.loading._mixing import opened, source_of
 from penstock.loading._options import (
@@ -24,8 +24,8 @@ from penstock.loading._options import (
     seconds,
     whole_or_none,
 )
-from penstock.loading._peers import Meeting
-from penstock.loading._ranks import find_ranks, rank_batch_size
+from penstock.loading._peers import Meeting, Peers
+from penstock.loading._ranks import Ranks, find_ranks, rank_batch_size
 from penstock.loading._run import (
     ENCODER,
     Mark,
@@ -37,8 +37,8 @@ from penstock.loading._run import (
     pass_requests,
 )
 from penstock.loading._stats import Stats
-from penstock.loading._steps import Sharing
-from penstock.loading.engines._choice import choose_workers
+from penstock.loading._steps import Sharing, StepRecords
+from penstock.loading.engines._choice import Workers, choose_workers
 from penstock.loading.engines._kept import KeptWorkers
 from penstock.order import Mixture, Plan, whole_number
 
@@ -50,15 +50,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.datasets import Source
-    from penstock.loading._decisions import Decisions
-    from penstock.loading._feed import Point
-    from penstock.loading._fetch import OnError
     from penstock.loading._options import Skipped
-    from penstock.loading._peers import Peers
-    from penstock.loading._ranks import Ranks
     from penstock.loading._run import Start
-    from penstock.loading._steps import StepRecords
-    from penstock.loading.engines._choice import Workers
 
 
 class DataLoader:
@@ -125,8 +118,7 @@ class DataLoader:
             remote data, whose client does not survive a fork.
         persistent_workers: Keep worker processes between passes, until the loader is closed or
             gone: choose it where they start slowly ("spawn", large imports) and epochs are short.
-            They have `encode` as it was when they started. Those over a torch `IterableDataset`
-            start anew, since it may count its epochs itself.
+            They have `encode` as it was when they started; a torch `IterableDataset` has new ones.
         stall_timeout: Seconds without a batch after which `StallError` is raised: more for slow
             storage, less to learn of a stall early.
 
@@ -354,10 +346,7 @@ class DataLoader:
             self._stats.end_pass(tally)
 
     def close(self) -> None:
-        """End worker processes that `persistent_workers` keeps; the next pass starts new ones.
-
-        Those of a pass under way end with it.
-        """
+        """End the workers that `persistent_workers` keeps; those of a running pass end with it."""
         self._kept_workers.close()
 
     def _agreement(self, point: Point, peers: Peers | None) -> Agreement | None:
