@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.batch._parts import Categories as Categories
     from penstock.batch._parts import Jagged as Jagged
     from penstock.batch._parts import Masked as Masked
-    from penstock.batch._parts import Movable, tensor
+    from penstock.batch._parts import Movable, tensor, torch_library
     from penstock.batch._parts import Padded as Padded
     from penstock.batch._token_arrays import TokenRows
     from penstock.batch._tokens import Tokens as Tokens
@@ -33,7 +33,7 @@ __all__, __getattr__, __dir__ = facade(
     for_rooms={
         "_batch": "user_batch",
         "_encoder": "has_stages read_columns",
-        "_parts": "Movable tensor",
+        "_parts": "Movable tensor torch_library",
         "_token_arrays": "TokenRows",
     },
 )

@@ -177,6 +177,6 @@ def read_columns(
 def has_stages(encoder: object) -> bool:
     """Whether an object is used by its stages: not where a subclass overrides `encode` alone."""
     known = {"arrays", "batch", "encode"}
-    own = (known & vars(kind).keys() for kind in type(encoder).__mro__)
+    own = [known & vars(kind).keys() for kind in type(encoder).__mro__]
     newest = next(filter(None, own), known)
     return isinstance(encoder, Encoder) and newest != {"encode"}

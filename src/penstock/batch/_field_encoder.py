@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -43,10 +43,11 @@ if TYPE_CHECKING:
     from penstock.batch._encoder import BatchPosition
 
 is_ = pa.types
-_STRINGS = (is_.is_string, is_.is_large_string, is_.is_string_view)
-BYTES = (is_.is_binary, is_.is_large_binary, is_.is_binary_view, is_.is_fixed_size_binary)
-_NUMBERS = (is_.is_boolean, is_.is_integer, is_.is_floating, is_.is_temporal)
-_LISTS = (is_.is_list, is_.is_large_list, is_.is_list_view, is_.is_large_list_view)
+BYTES = {kind.id for kind in (pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(1))}
+_STRINGS = {kind().id for kind in (pa.string, pa.large_string, pa.string_view)}
+_LISTS = {
+    kind(pa.null()).id for kind in (pa.list_, pa.large_list, pa.list_view, pa.large_list_view)
+}
 
 
 class FieldEncoder:
@@ -107,7 +108,7 @@ class FieldEncoder:
         """The columns to read, and their types."""
         return {name: type_.arrow for name, type_ in self._types.items()}
 
-    @property
+    @cached_property
     def categories(self) -> list[str]:
         """The fields that need a vocabulary and have none yet."""
         return [
@@ -283,16 +284,16 @@ def _of(type_: pa.DataType) -> FieldType | None:
         return TextsType(TEXT) if type_ == TEXT else Json()
     if isinstance(type_, pa.BaseExtensionType):
         return _of(type_.storage_type)
-    if _is(type_, _NUMBERS):
+    if is_.is_primitive(type_):
         return None if is_.is_interval(type_) else NumberType(type_)
-    if _is(type_, _STRINGS) or _is(type_, BYTES):
-        return TextsType(pa.string() if _is(type_, _STRINGS) else pa.binary())
+    if type_.id in _STRINGS | BYTES:
+        return TextsType(pa.string() if type_.id in _STRINGS else pa.binary())
     if is_.is_dictionary(type_):
         return CategoryType(pa.string())
     if is_.is_fixed_size_list(type_):
         item = _of(type_.value_type)
         return Dense(item, type_.list_size) if isinstance(item, NumberType | Dense) else None
-    if _is(type_, _LISTS):
+    if type_.id in _LISTS:
         item = _of(type_.value_type)
         return (
             ListOf(item)
@@ -300,7 +301,3 @@ def _of(type_: pa.DataType) -> FieldType | None:
             else None
         )
     return None
-
-
-def _is(type_: pa.DataType, kinds: Sequence[Callable[[pa.DataType], bool]]) -> bool:
-    return any(is_one(type_) for is_one in kinds)

@@ -6,6 +6,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -17,10 +18,17 @@ from penstock.datasets import CategoryType, Dense, FieldType, ListOf, NumberType
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     import torch
     from numpy.typing import NDArray
 
     Device: TypeAlias = str | int | torch.device | None
+
+
+@cache  # Asked for every tensor.
+def torch_library() -> ModuleType:
+    return require("torch", extra="torch", purpose="a batch of tensors")
 
 
 def tensor(array: NDArray[Any]) -> torch.Tensor:
@@ -29,8 +37,7 @@ def tensor(array: NDArray[Any]) -> torch.Tensor:
     # `np.require` does the same in ten times the time.
     if not (flags.c_contiguous and flags.writeable):
         array = np.array(array, order="C")
-    library = require("torch", extra="torch", purpose="a batch of tensors")
-    made: torch.Tensor = library.from_numpy(array)
+    made: torch.Tensor = torch_library().from_numpy(array)
     return made
 
 

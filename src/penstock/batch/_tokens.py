@@ -207,7 +207,7 @@ class Tokens:
                 f"the records have no field {self.field!r} with tokens. Make some of their text: "
                 "penstock tokenize SRC DST; or name the field: Tokens(…, field='input_ids')."
             )
-        holds_bytes = any(is_one(type_) for is_one in BYTES)
+        holds_bytes = type_.id in BYTES
         if holds_bytes != (self.token_dtype is not None):
             raise OptionError(
                 f"the field {self.field!r} holds bytes: say of which integers, as in "

@@ -150,8 +150,7 @@ def verb(
 
         @wraps(function)
         def called(**given: Any) -> int | Report:  # noqa: ANN401 (of click)
-            shared = (given.pop(name, None) for name in _SHARED)
-            return function(VerbCall(*shared), **given)
+            return function(VerbCall(*[given.pop(name, None) for name in _SHARED]), **given)
 
         formats = _format_options if (path if reads is None else reads) else ()
         chosen = [_index_option] if index else []

@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.datasets._memory import ObjectSource
 from penstock.datasets._source import Source
-from penstock.datasets._views import Chosen, OverSource, fingerprint_of, origins_of
+from penstock.datasets._views import Chosen, OverSource, bare_origins, fingerprint_of
 from penstock.errors import OptionError
 
 _AT_A_TIME = 1000
@@ -76,7 +76,7 @@ class Mapped(ObjectSource, OverSource):
 
     @property
     def _origins(self) -> list[Source]:
-        return [origin._bare for origin in origins_of(self.source)]
+        return bare_origins(self.source)
 
     @property
     def reads_blocks(self) -> str:  # type: ignore[override]

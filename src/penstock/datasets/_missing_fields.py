@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.datasets._memory import ListSource, RecordsAt
 from penstock.datasets._profile_source import known_profile
-from penstock.datasets._views import origins_of
+from penstock.datasets._views import bare_origins
 from penstock.datasets.fields._paths import LIST, Steps, closest, is_listlike, paths_in, steps_of
 from penstock.errors import CorruptIndexError, MalformedLineError
 
@@ -36,11 +36,18 @@ class Missing(NamedTuple):
 
 def missing_fields(source: Source, paths: Iterable[str]) -> list[Missing]:
     """Return the fields that a source does not have; a view has those of its origins."""
-    origins = [origin._bare for origin in origins_of(source)]  # noqa: SLF001
+    origins, paths = bare_origins(source), [*paths]
     head_of = cache(_head)
+    near: set[object] = set()  # Nearly always all of them.
+    for origin in origins if paths else ():
+        if origin.sample_index is not None and not origin.schema_is_complete:
+            near.update(*[one for one in head_of(origin) if isinstance(one, Mapping)])
+    paths = [path for path in paths if path not in near]
     found = {path: {_has(origin, path, head_of) for origin in origins} for path in paths}
     missing = [path for path, answers in found.items() if True not in answers]
-    there = [path for origin in origins for path in paths_in(origin.schema)] if missing else []
+    if not missing:
+        return []
+    there = [path for origin in origins for path in paths_in(origin.schema)]
     # The search for similar names takes time for each field.
     hints = {path: f": {closest(path, there)}" for path in missing[:_HINTS]}
     answers = []

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from penstock.datasets._once import keep_file
-from penstock.datasets._views import origins_of
+from penstock.datasets._views import bare_origins
 from penstock.datasets.columns._place import Freshness
 from penstock.datasets.columns._units import RecordsUnit, cut, stretches
 from penstock.datasets.fields._paths import is_listlike, like
@@ -53,7 +53,7 @@ def known_profile(source: Source) -> KnownProfile | None:
     It is the one of the index (`penstock index --profile`), or one that `keep_profile` has kept.
     Raises `CorruptIndexError` where it is damaged.
     """
-    origins = [origin._bare for origin in origins_of(source)]
+    origins = bare_origins(source)
     if len({origin.fingerprint for origin in origins}) != 1:
         return None
     origin = origins[0]

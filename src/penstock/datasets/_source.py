@@ -167,10 +167,7 @@ class Source(AboutSource, ABC):
 
         Appended data changes the fingerprint but not the records before it.
         """
-        return any(
-            known == fingerprint and records == length
-            for records, known in self._past(length, length)
-        )
+        return (length, fingerprint) in self._past(length, length)
 
     def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
         """Yield each past length from `least` to `most`, with its fingerprint.

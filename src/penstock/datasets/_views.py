@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from copy import copy
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -51,6 +52,11 @@ def origins_of(source: Source) -> list[Source]:
 
     source._over(look)
     return found
+
+
+def bare_origins(source: Source) -> list[Source]:
+    """Return the sources that the records of a view lie in, without their columns."""
+    return [*map(attrgetter("_bare"), origins_of(source))]
 
 
 class OverSource(Source):

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
@@ -237,7 +238,7 @@ class Builder:
                 waiting.append(FileToScan(found, relative, number, was, start))
         return waiting
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """Stored bytes to scan."""
         return sum(one.found.entry.size - one.start for one in self.waiting)

@@ -232,7 +232,7 @@ def folder_formats() -> list[Format]:
 
 def format_named(name: str) -> Format | None:
     """Return the row of a name."""
-    return next((row for row in FORMATS if row.name == name), None)
+    return {row.name: row for row in FORMATS}.get(name)
 
 
 def format_by_name(path: str) -> Format | None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -60,7 +60,7 @@ class Found(NamedTuple):
         return closing(self.store.open(self.entry.name, self.entry))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Listing:
     """The files that a user named, found by one listing a folder."""
 
@@ -77,11 +77,11 @@ class Listing:
     """The names of files in the folder itself, and of folders there that hold no data: an index,
     token files."""
 
-    @property
+    @cached_property
     def is_remote(self) -> bool:
         return is_remote(self.base)
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         """Bytes of all files, as they are stored."""
         return sum(found.entry.size for found in self.files)
@@ -185,10 +185,11 @@ def _listed(path: str, options: StorageOptions | None) -> Listing:
 def _folder(store: Store, name: str) -> Listing:
     begin = len(name) + (not name.endswith("/") and bool(name))
     below, top = [], set()
-    entries = store.list(name, recursive=True)
     if isinstance(store, LocalStore):
         entries = store.list(name, recursive=True, skip=_is_apart)
         top = {one for one in _APART if os.path.isdir(f"{name}/{one}")}
+    else:
+        entries = store.list(name, recursive=True)
     for entry in entries:  # Of which there may be millions.
         relative = entry.name[begin:].lstrip("/")
         first, slash, _ = relative.partition("/")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeVar
 
 import numpy as np
 
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from penstock.index._listing import IndexPlace
     from penstock.storage import Held
 
+T = TypeVar("T")
 _TOKENS = "tokens"
 
 
@@ -173,12 +174,10 @@ class _OpenFolder:
         return True
 
     def open(self, base_name: str) -> BinaryIO:
-        with self._naming_index(base_name):
-            return open_regular(base_name, dir_fd=self._descriptor)
+        return self._opened(open_regular, base_name)
 
     def read(self, base_name: str) -> bytes:
-        with self._naming_index(base_name):
-            return read_metadata(base_name, dir_fd=self._descriptor)
+        return self._opened(read_metadata, base_name)
 
     def mapped(self, base_name: str, dtype: str, width: int) -> NDArray[Any]:
         """Map a file of rows of numbers."""
@@ -193,12 +192,14 @@ class _OpenFolder:
             held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
             return np.frombuffer(held, dtype).reshape(-1, width)
 
-    @contextmanager
-    def _naming_index(self, base_name: str) -> Iterator[None]:
-        """Raise an error that names the index if one of its files cannot be read."""
+    def _opened(self, read: Callable[..., T], base_name: str) -> T:
+        """Return what `read` makes of a file; an error names the index."""
         try:
-            with translated(self.name(base_name), "read"):
-                yield
+            try:
+                return read(base_name, dir_fd=self._descriptor)
+            except OSError:
+                with translated(self.name(base_name), "read"):
+                    raise
         except ObjectNotFoundError:
             text = str(self.damaged(f"{base_name} is missing"))
             raise ObjectNotFoundError(text, path=self.path) from None

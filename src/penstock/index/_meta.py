@@ -204,7 +204,7 @@ def encode_meta(meta: Meta) -> bytes:
 
 def write_meta(folder: Path, meta: Meta) -> bytes:
     """Write `meta.json` and the list of its files into a folder; return the text of `meta.json`."""
-    names = "".join(f"{file.path}\n" for file in meta.files)
+    names = "".join([f"{file.path}\n" for file in meta.files])
     (folder / FILES).write_text(names, encoding="utf-8", errors="surrogateescape")
     version = 1 if meta.trained is None else VERSION
     text = encode_meta(msgspec.structs.replace(meta, format=FORMAT, version=version))

@@ -106,7 +106,7 @@ def exists(place: IndexPlace) -> bool:
     """Whether there is an index; waits where one is just being replaced."""
     if place.is_remote:
         return entry_at(*locate(join(place.folder, META), place.options)) is not None
-    names = [join(place.folder, name) for name in (FILES, META)]
+    names = (f"{place.folder}/{FILES}", f"{place.folder}/{META}")
     return appears(place.folder, lambda: any(map(os.path.exists, names)))
 
 

@@ -92,8 +92,8 @@ def open_or_build(  # noqa: PLR0913 (options, given by name)
 
 def _as_made(place: IndexPlace, scanner: Scanner, given: Mapping[str, object]) -> Scanner:
     """Return the scanner with the options of an index that is there, except for given ones."""
-    row = format_named(scanner.kind)
-    if row is None or not scanner.options():
+    row = format_named(scanner.kind) if scanner.options() else None
+    if row is None:
         return scanner
     with suppress(CorruptIndexError, ObjectNotFoundError):  # Loading it says more.
         meta = meta_of(place)

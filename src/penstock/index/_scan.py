@@ -348,22 +348,24 @@ def _line_ends(file: OpenFile, start: int) -> Iterator[LineEnds]:
         found: LineEnds = own.finder.find(block)
         return found
 
-    threads = min(_MOST_THREADS, usable_cpus())
-    with (
-        open(file.path, "rb", buffering=0) as raw,
-        ThreadPoolExecutor(threads, "penstock-scan") as pool,
-    ):
+    starts = range(start, file.size, _BLOCK_BYTES)
+    with open(file.path, "rb", buffering=0) as raw:
+        if len(starts) <= 1:  # A thread would take longer to start.
+            yield from map(look, starts)
+            return
         coming: deque[Future[LineEnds]] = deque()
-        try:
-            for at in range(start, file.size, _BLOCK_BYTES):
-                coming.append(pool.submit(look, at))
-                if len(coming) > 2 * threads:
+        threads = min(_MOST_THREADS, usable_cpus())
+        with ThreadPoolExecutor(threads, "penstock-scan") as pool:
+            try:
+                for at in starts:
+                    coming.append(pool.submit(look, at))
+                    if len(coming) > 2 * threads:
+                        yield coming.popleft().result()
+                while coming:
                     yield coming.popleft().result()
-            while coming:
-                yield coming.popleft().result()
-        finally:
-            for future in coming:
-                future.cancel()
+            finally:
+                for future in coming:
+                    future.cancel()
 
 
 def _of_one_size(blocks: Iterable[bytes]) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from penstock._words import counted
-from penstock.datasets import Source, Stream, has_columns
+from penstock.datasets import Source, Stream, without_columns
 from penstock.errors import OptionError
 from penstock.loading._column_choice import choose_columns, without_any
 from penstock.loading._feed import Placed, Reads
@@ -184,13 +184,13 @@ class Addressed:
         schema = self._schema
         if schema is None or without_any(self._source):
             return False
-        return self._options.materialize is not False or has_columns(self._source, schema)
+        asks = self._options.materialize is not False
+        return asks or not len(without_columns(self._source, schema))
 
     def _chosen(self, point: Cursor) -> Columns:
         if self._columns is None:
-            self._columns = choose_columns(
-                self._source, self._schema, self._options, shuffled=point.kind != "sequential"
-            )
+            how = {"shuffled": point.kind != "sequential", "remote": self._is_remote}
+            self._columns = choose_columns(self._source, self._schema, self._options, **how)
         return self._columns
 
     def _is_gathered(self, point: Cursor) -> bool:

@@ -9,14 +9,15 @@ import threading
 import time
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from penstock._words import warn_once
 from penstock.datasets import (
+    bare_origins,
     columns_of,
     estimate_columns,
     gone_columns,
-    has_columns,
     missing_columns,
     type_text,
     typed_schema,
@@ -31,7 +32,6 @@ from penstock.errors import (
 )
 from penstock.jsonl import compression_of
 from penstock.loading._order_choice import (
-    bare_origins,
     first_sequential,
     first_stream,
     lies_remote,
@@ -109,38 +109,36 @@ class Columns:
 
 def without_any(source: Source) -> str:
     """Return why columns of these records cannot be kept; "" where they can."""
-    return next(filter(None, (origin.no_columns for origin in bare_origins(source))), "")
+    return next(filter(None, map(attrgetter("no_columns"), bare_origins(source))), "")
 
 
 def choose_columns(
-    source: Source, schema: pa.Schema | None, options: FeedOptions, *, shuffled: bool
+    source: Source, schema: pa.Schema | None, options: FeedOptions, *, shuffled: bool, remote: bool
 ) -> Columns:
     """Return where the fields of `schema` are read from; nothing is built."""
     materialize = options.materialize
     if schema is None:
         return Columns(source, "none: batches are records as they are, or all their fields")
-    if has_columns(source, schema):
+    # Columns of the source itself stay, with their own way of handling values that do not fit.
+    schema = without_columns(source, schema)
+    if not len(schema):
         return Columns(source, "gathered; the source has them", are_used=True)
     if materialize is False:
         return Columns(source, f"{_DECODED}: materialize=False")
     if materialize == "auto" and not source.files:
         return Columns(source, f"{_DECODED}: the records are in memory")
-    against = without_any(source)
-    if materialize == "auto" and against:
+    if materialize == "auto" and (against := without_any(source)):
         return Columns(source, f"{_DECODED}: columns cannot be made. {against}")
-    needs_them = shuffled and first_sequential(source) is not None
-    # Columns of the source itself stay, with their own way of handling values that do not fit.
-    schema = without_columns(source, schema)
     try:
-        there = _existing(source, schema, options.patience)
+        there = _existing(source, schema, options.patience, remote=remote)
         if there is not None:
             return Columns(there, "gathered; they were there", are_used=True)
         if materialize is True:
             why = "made with the first batch: materialize=True"
             return Columns(source, why, to_build=schema, are_needed=True)
-        return _if_cheap(source, schema, needs_them=needs_them, shuffled=shuffled)
+        return _if_cheap(source, schema, shuffled=shuffled)
     except PenstockError as failure:
-        if materialize is True or needs_them:
+        if materialize is True or (shuffled and first_sequential(source) is not None):
             raise
         return _without(source, failure)
 
@@ -151,8 +149,8 @@ def _without(source: Source, failure: PenstockError) -> Columns:
     return Columns(source, f"{_DECODED}: columns cannot be made. {failure}")
 
 
-def _existing(source: Source, schema: pa.Schema, patience: float) -> Source | None:
-    if not lies_remote(source):
+def _existing(source: Source, schema: pa.Schema, patience: float, *, remote: bool) -> Source | None:
+    if not remote:
         return columns_of(source, schema)
     try:
         return _looked_for(source, schema, patience)
@@ -186,14 +184,14 @@ def _looked_for(source: Source, schema: pa.Schema, patience: float) -> Source | 
     return answer.result()
 
 
-def _if_cheap(source: Source, schema: pa.Schema, *, needs_them: bool, shuffled: bool) -> Columns:
+def _if_cheap(source: Source, schema: pa.Schema, *, shuffled: bool) -> Columns:
     price, against = _price(source, schema)
+    path = first_sequential(source) if shuffled else None
     if not against:
         why = f"made with the first batch: {price}"
-        return Columns(source, why, to_build=schema, are_needed=needs_them)
+        return Columns(source, why, to_build=schema, are_needed=path is not None)
     command = command_for(source, schema) if len(schema) <= _MANY_COLUMNS else "materialize=True"
-    if needs_them:
-        path = first_sequential(source) or ""
+    if path is not None:
         raise OptionError(
             f"{path} is compressed with {compression_of(path)}, which can only be read from its "
             f"beginning: it is shuffled through columns, but {against}. Make them: "

@@ -308,22 +308,23 @@ class DataLoader:
         if moves != self._run.moves:
             # Lightning makes an iterator, then sets the epoch, then asks for the first batch.
             start = self._run.start()
-        feed = self._feed
+        feed, ranks = self._feed, self._ranks()
         feed.prepare(start.cursor)  # Before the run moves, should it fail.
-        self._recipe.configure(self._ranks())
+        self._recipe.configure(ranks)
         self._passes += 1
-        peers = self._meeting.peers(self._ranks(), self._options.patience, self._passes)
+        peers = self._meeting.peers(ranks, self._options.patience, self._passes)
         agreement = self._agreement(start.cursor, peers)
         number = self._run.begin(start)
         tally = self._stats.begin_pass()
         try:
             reader, is_mixed = feed.reader(start.cursor)
             fetch = Fetch(reader, self._recipe, self._options.on_error)
-            about = (self._ranks(), self._options, self._pin_memory)
+            about = (ranks, self._options, self._pin_memory)
             delivery = Delivery(fetch, tally, self._stats.bad_records, *about)
-            workers = self._workers(start.cursor)
+            sharing = self._sharing(ranks)
+            workers = self._workers(start.cursor, sharing)
             with self._kept_workers.engine(workers, fetch, is_mixed=is_mixed) as engine:
-                requests = pass_requests(feed, self._run, start, engine, self._sharing, peers)
+                requests = pass_requests(feed, self._run, start, engine, sharing, peers)
                 lots = delivery.lots(engine, requests)
                 if self._prefetch_to is not None:
                     # A learning encoder gets no batch before its turn.
@@ -371,10 +372,12 @@ class DataLoader:
         decisions read a few records, to estimate the cost of columns.
         """
         if step is None:
-            point = self._run.cursor
-            about = (self._ranks(), self._sharing(), self._workers(point))
+            point, ranks = self._run.cursor, self._ranks()
+            sharing = self._sharing(ranks)
+            about = (ranks, sharing, self._workers(point, sharing))
             return decided(self._feed, point, self._recipe, *about)
-        return self._feed.records(self._run.present, operator.index(step), self._sharing(rank))
+        at = (self._run.present, operator.index(step))
+        return self._feed.records(*at, self._sharing(rank=rank))
 
     def __repr__(self) -> str:
         size = f"batch_size={self.batch_size if self._plan is None else self._plan.name}"
@@ -383,16 +386,16 @@ class DataLoader:
         what, order = self._feed.name(self._run.cursor)
         return f"<DataLoader of {what}, {size}, {order}>"
 
-    def _workers(self, point: Point) -> Workers:
-        reads, size = self._feed.reads(point), self._sharing().batch_size
-        return choose_workers(*self._workers_given, reads, self._recipe, size)
+    def _workers(self, point: Point, sharing: Sharing) -> Workers:
+        reads = self._feed.reads(point)
+        return choose_workers(*self._workers_given, reads, self._recipe, sharing.batch_size)
 
     def _ranks(self) -> Ranks:
         # Looked up each time: frameworks set up torch.distributed after a loader was made.
         return find_ranks(*self._ranks_given)
 
-    def _sharing(self, rank: int | None = None) -> Sharing:
-        ranks = self._ranks()
+    def _sharing(self, ranks: Ranks | None = None, rank: int | None = None) -> Sharing:
+        ranks = ranks or self._ranks()
         size = rank_batch_size(self.batch_size, self.global_batch_size, ranks)
         chosen = ranks.rank if rank is None else operator.index(rank)
         if not 0 <= chosen < ranks.world_size:

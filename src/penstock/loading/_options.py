@@ -59,7 +59,7 @@ def check_batch(batch_size: int | Plan | None, global_batch_size: int | None) ->
 
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
     # 1 == True, but it is not one of the choices.
-    if not any(type(value) is type(choice) and value == choice for choice in choices):
+    if (type(value), value) not in zip(map(type, choices), choices, strict=True):
         raise OptionError(f"{name}={value!r}: expected {' or '.join(map(repr, choices))}.")
 
 

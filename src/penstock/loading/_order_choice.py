@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.datasets import origins_of
+from penstock.datasets import bare_origins
 from penstock.errors import OptionError
 from penstock.jsonl import SEQUENTIAL, compression_of
 from penstock.loading._options import check_choice
@@ -13,7 +13,7 @@ from penstock.order import ORDERS
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
     from penstock.datasets import Source
     from penstock.order import Cursor
@@ -82,7 +82,7 @@ def chosen_order(
 
 
 def check_shuffle(shuffle: bool | str) -> None:  # noqa: FBT001 (the loader's own argument)
-    shuffled = (name for name, row in ORDERS.items() if name != "sequential" and not row.own)
+    shuffled = [name for name, row in ORDERS.items() if name != "sequential" and not row.own]
     check_choice("shuffle", shuffle, (True, False, *shuffled))
 
 
@@ -116,8 +116,3 @@ def first_stream(source: Source, compressions: Collection[str] = ()) -> str | No
             if not compressions or how in compressions:
                 return origin.files[file]
     return None
-
-
-def bare_origins(source: Source) -> Iterable[Source]:
-    """Return the sources that hold the records of a view, whatever columns there are of them."""
-    return (origin._bare for origin in origins_of(source))  # noqa: SLF001 (of a source)

@@ -7,7 +7,6 @@ process. `hand_over` runs in the user's process.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cache
 from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -15,14 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock._lazy import require
-from penstock.batch import Batch, SimpleEncoder, read_columns, tensor, user_batch
+from penstock.batch import Batch, SimpleEncoder, read_columns, tensor, torch_library, user_batch
 from penstock.datasets import RecordsAt, RowsAt, typed_schema
 from penstock.errors import BadRecordsError, CorruptIndexError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import ModuleType
 
     import torch
     from numpy.typing import NDArray
@@ -170,7 +167,7 @@ class TokenRecipe(Recipe):
         return found
 
     def hand_over(self, made: Array, where: BatchPosition, valid: Valid) -> torch.Tensor:
-        tokens: torch.Tensor = _torch().from_numpy(made)
+        tokens: torch.Tensor = torch_library().from_numpy(made)
         tokens.ids, tokens.valid = where.ids, valid  # type: ignore[attr-defined]
         return tokens
 
@@ -180,7 +177,7 @@ class TokenRecipe(Recipe):
         if not isinstance(borders, range):
             yield from super().hand_over_all(made, where, borders)
             return
-        from_numpy = _torch().from_numpy
+        from_numpy = torch_library().from_numpy
         ids = where.ids.reshape(len(borders) - 1, -1)
         # A tensor for each, not parts of one: saving a batch then saves only its own rows.
         for rows, own in zip(made.reshape(*ids.shape, -1), ids, strict=True):
@@ -202,14 +199,9 @@ class SampleRecipe(Recipe):
         return sum(one.nbytes for one in read)
 
     def hand_over(self, made: list[Array | None], where: BatchPosition, valid: Valid) -> Records:
-        from_numpy = _torch().from_numpy
+        from_numpy = torch_library().from_numpy
         tensors = (None if one is None else from_numpy(one) for one in made)
         return Records(tensors, where.ids, valid)
-
-
-@cache
-def _torch() -> ModuleType:
-    return require("torch", extra="torch", purpose="a batch of tensors")
 
 
 class _Columnar(Recipe):

@@ -12,7 +12,7 @@ from penstock.errors import ChangedSourceError, OptionError
 from penstock.order import Cursor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from penstock.datasets import Source
     from penstock.loading._feed import Feed, Placed, Point
@@ -136,14 +136,14 @@ def pass_requests(  # noqa: PLR0913, PLR0917 (the parts of a loader)
     run: RunState,
     start: Start,
     engine: Engine,
-    sharing: Callable[[], Sharing],
+    sharing: Sharing,
     peers: Peers | None,
 ) -> Iterator[Placed | None]:
     """Yield the requests of a pass, of as many steps as the engine likes."""
     (point, epochs), quiet, stands = start, 0, run.cursor
     while True:
         is_empty = not point.position
-        for placed in feed.requests(point, sharing(), lambda: engine.together, peers):
+        for placed in feed.requests(point, sharing, lambda: engine.together, peers):
             is_empty = False
             yield placed
         epochs = None if epochs is None else epochs - 1

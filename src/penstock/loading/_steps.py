@@ -193,11 +193,12 @@ class Steps(EpochSteps):
 
     def __init__(self, cursor: Cursor, blocks: Rows | None, sharing: Sharing) -> None:
         super().__init__(cursor, blocks, sharing)
-        self._origin = min(cursor.position, len(self.order))
+        length = len(self.order)
+        self._origin = min(cursor.position, length)
         self.first, self._rest = step_counts(cursor, sharing)
-        self._whole = (len(self.order) - self._origin) // sharing.global_batch_size
+        self._whole = (length - self._origin) // sharing.global_batch_size
         self._window = max(1, _WINDOW // sharing.batch_size)
-        self._share = (sharing.batch_size, sharing.rank, sharing.world_size, len(self.order))
+        self._share = (sharing.batch_size, sharing.rank, sharing.world_size, length)
         self._layout = {"origin": self._origin, "lanes": self.order.lanes}
         self._known: tuple[int, Rows, Rows] | None = None
 

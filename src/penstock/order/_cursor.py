@@ -151,7 +151,7 @@ class Cursor:
 
         `lanes` are those of that epoch's order, which a skip that has come due may change.
         """
-        if lanes is None and epoch in (None, self.epoch):
+        if epoch in (None, self.epoch) and lanes in (None, self.lanes):
             # The same epoch leaves out the same records: nothing is sorted again, at every step.
             moved = copy.copy(self)
             object.__setattr__(moved, "position", position)

@@ -28,7 +28,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 def keys(purpose: str, *numbers: int, count: int = 1) -> list[int]:
     """Return 64-bit keys (at most 8) that depend on a purpose and on integers of any size."""
-    text = " ".join([purpose, *(str(int(number)) for number in numbers)])
+    text = " ".join([purpose, *map(str, map(int, numbers))])
     digest = hashlib.blake2b(text.encode(), digest_size=8 * count).digest()
     return [int.from_bytes(digest[at : at + 8], "little") for at in range(0, 8 * count, 8)]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import starmap
+from operator import itemgetter
 
 from penstock.storage._meter import carried
 
@@ -15,7 +17,7 @@ GAP = 1 << 20
 def coalesce(ranges: Sequence[tuple[int, int]], gap: int = GAP) -> list[tuple[int, int]]:
     """Return sorted, disjoint `(start, length)` reads that cover all ranges."""
     merged: list[tuple[int, int]] = []
-    for start, length in sorted(r for r in ranges if r[1]):
+    for start, length in sorted(filter(itemgetter(1), ranges)):
         if merged and start <= sum(merged[-1]) + gap:
             first, covered = merged[-1]
             merged[-1] = (first, max(covered, start + length - first))
@@ -29,13 +31,13 @@ def read_coalesced(
 ) -> list[bytes]:
     """Return the bytes of each range, in the order asked, through coalesced reads."""
     reads = coalesce(ranges)
-    starts = [start for start, _ in reads]
     if min(threads, len(reads)) > 1:
         with ThreadPoolExecutor(min(threads, len(reads)), "penstock-read") as pool:
-            found = list(pool.map(carried(read_at), *zip(*reads, strict=True)))
+            found = [*pool.map(carried(read_at), *zip(*reads, strict=True))]
     else:
-        found = [read_at(start, length) for start, length in reads]
-    blocks = dict(zip(starts, found, strict=True))
+        found = [*starmap(read_at, reads)]
+    blocks = dict(zip(map(itemgetter(0), reads), found, strict=True))
+    starts = [*blocks]
     pieces = []
     for start, length in ranges:
         if not length:

@@ -68,7 +68,7 @@ class StorageOptions(Mapping[str, str]):
         given = {} if options is None else {str(k).lower(): v for k, v in options.items()}
         self._given: _Masked = _Masked(given.items())
         self._items = _Masked(sorted((name, _text(value)) for name, value in given.items()))
-        self._checked = False
+        self._checked = not given
 
     def __getitem__(self, name: str) -> str:
         return str(dict(self._items)[name])

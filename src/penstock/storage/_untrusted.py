@@ -118,7 +118,8 @@ def read_metadata(
     Errors are those of `open_regular`, and a `CorruptFileError` for a larger file.
     """
     with open_regular(path, dir_fd=dir_fd) as file:
-        _refuse_large(os.fspath(path), os.fstat(file.fileno()).st_size, largest)
+        if (size := os.fstat(file.fileno()).st_size) > largest:
+            raise _too_large(os.fspath(path), size, largest)
         return file.read(largest)
 
 
@@ -140,12 +141,11 @@ def fetch_metadata(
     `known` is its entry in a listing, which saves a request.
     """
     with closing(store.open(name, known)) as file:
-        _refuse_large(file.path, file.size, largest)
+        if file.size > largest:
+            raise _too_large(file.path, file.size, largest)
         return file.read_at(0, file.size)
 
 
-def _refuse_large(path: str, size: int, largest: int) -> None:
-    if size > largest:
-        raise CorruptFileError(
-            f"{path} has {size:,} bytes; metadata of more than {largest:,} is not read.", path=path
-        )
+def _too_large(path: str, size: int, largest: int) -> CorruptFileError:
+    text = f"{path} has {size:,} bytes; metadata of more than {largest:,} is not read."
+    return CorruptFileError(text, path=path)

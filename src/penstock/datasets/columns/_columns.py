@@ -65,7 +65,7 @@ class SourceColumns:
     def __init__(
         self, origin: Source, path: str | os.PathLike[str] | None = None, on_error: OnError = "mask"
     ) -> None:
-        self._origin = origin
+        self._origin, self._length = origin, len(origin)
         self._on_error = on_error
         self.place: ColumnPlace = column_place(origin, path)
         self._roots = [*map(str, self.place.roots)]
@@ -108,7 +108,7 @@ class SourceColumns:
 
     def existing(self, schema: pa.Schema) -> dict[ColumnSpec, Column] | None:
         """Return columns of all fields; None where one of them is missing."""
-        length = len(self._origin)
+        length = self._length
         if self.place.beside is not None and self._published(self.missing(schema), length):
             with only_column_builder(self.place.root):
                 # The builder before may have fetched them.
@@ -133,7 +133,7 @@ class SourceColumns:
     def _found(self, field: pa.Field) -> tuple[ColumnSpec, Column] | None:
         """Return the column of a field that serves under the policy, if it has all records."""
         for spec, column in self._candidates(field):
-            if column.meta.length == len(self._origin):
+            if column.meta.length == self._length:
                 return spec, column
         return None
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.datasets._arrow import whole_schema
 from penstock.datasets._projection import typed_fields
 from penstock.datasets._source import Source
-from penstock.datasets._views import origins_of
+from penstock.datasets._views import bare_origins
 from penstock.datasets.columns._build import Building, ColumnsEstimate, only_column_builder
 from penstock.datasets.columns._columns import SourceColumns
 from penstock.datasets.columns._folder import Column, ColumnMeta, drop_columns, list_columns
@@ -56,7 +56,7 @@ def materialize(  # noqa: PLR0913 (as users give them)
     schema = typed_fields(source, fields, lambda: whole_schema(source))
     for field in schema:
         check_type(field.name, field.type)
-    origins = _origins(source)
+    origins = bare_origins(source)
     if path is not None and len({origin.fingerprint for origin in origins}) > 1:
         raise OptionError(
             f"path={os.fspath(path)!r}: a folder holds the columns of one source, and these "
@@ -101,11 +101,6 @@ def _with(source: Source, found: Mapping[ColumnSpec, Column]) -> Materialized:
     return Materialized(source._bare, (*known, *found), found)
 
 
-def _origins(source: Source) -> list[Source]:
-    """Return the sources that the records of one lie in, without their columns."""
-    return [origin._bare for origin in origins_of(source)]
-
-
 def columns_of(
     source: Source, schema: pa.Schema, path: str | os.PathLike[str] | None = None
 ) -> Source | None:
@@ -142,7 +137,7 @@ def estimate_columns(
 ) -> ColumnsEstimate:
     """Return what it would take to build the columns of these fields that are missing."""
     # A source may be part of a view more than once.
-    places = [SourceColumns(origin, path) for origin in _origins(source)]
+    places = [SourceColumns(origin, path) for origin in bare_origins(source)]
     once = {one.place.root: one for one in places}
     costs = [cost for one in once.values() for cost in one.costs(schema)]
     return ColumnsEstimate(
@@ -175,7 +170,7 @@ def list_columns_of(
     if not isinstance(where, Source):
         return [ListedColumn(meta, None, str(one)) for one in where for meta in list_columns(one)]
     found: dict[str, list[ListedColumn]] = {}
-    for origin in _origins(where):
+    for origin in bare_origins(where):
         freshness = Freshness(origin)
         for root in column_place(origin, path).roots:
             found[str(root)] = [
@@ -192,7 +187,7 @@ def drop_columns_of(
 ) -> list[ColumnMeta]:
     """Remove the columns of these fields, or all; a process that uses one keeps it."""
     if isinstance(where, Source):
-        where = [column_place(origin, path).root for origin in _origins(where)]
+        where = [column_place(origin, path).root for origin in bare_origins(where)]
     dropped = []
     for folder in where:
         if list_columns(folder):  # Else it may be a folder of something else.

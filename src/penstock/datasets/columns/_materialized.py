@@ -85,20 +85,20 @@ class Materialized(OverSource):
 
     def _find(self) -> dict[tuple[str, pa.DataType], Column]:
         freshness = Freshness(self.source)
-        now, found = freshness.files, {}
+        now, found, length = freshness.files, {}, len(self.source)
         for field, spec in self.by_field.items():
             column = self._known.get(spec)
             # What was found once stays of these records, unless their files change.
             if not (column and column.is_whole() and are_unchanged(column.meta.files, now)):
                 column = spec.find(freshness)
-            if column is not None and column.meta.length == len(self.source):
+            if column is not None and column.meta.length == length:
                 found[field] = column
         return found
 
     def _open(self) -> dict[tuple[str, pa.DataType], Column]:
         found = self._find()
-        lost = [spec for field, spec in self.by_field.items() if field not in found]
-        gone = [spec for spec in lost if is_news(spec.folder)]
+        specs = self.by_field.items()
+        gone = [spec for field, spec in specs if field not in found and is_news(spec.folder)]
         if gone:
             _log.warning(
                 "%s in %s gone, damaged or of other records: fields are decoded anew for each "
@@ -226,19 +226,16 @@ class GatherPlan:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def has_columns(source: Source, schema: pa.Schema) -> bool:
-    """Whether all records of a source come with columns of all these fields.
+def without_columns(source: Source, schema: pa.Schema) -> pa.Schema:
+    """Return the fields that have no column for some records of a source.
 
     >>> from penstock.datasets._memory import ListSource
     >>> source = ListSource([{"a": 1}]).materialize({"a": "int8"})
-    >>> has_columns(source.take([0]), pa.schema({"a": pa.int8()}))
-    True
+    >>> without_columns(source.take([0]), pa.schema({"a": pa.int8(), "b": pa.int8()})).names
+    ['b']
     """
-    return not len(without_columns(source, schema))
-
-
-def without_columns(source: Source, schema: pa.Schema) -> pa.Schema:
-    """Return the fields that have no column for some records of a source."""
+    if not source._has_columns:
+        return schema
     missing: set[pa.Field] = set()
     for origin in origins_of(source):
         known = origin.by_field if isinstance(origin, Materialized) else {}

@@ -1,7 +1,5 @@
 """Where the columns of a source lie, and whether they are of its present records."""
 
-# ruff: noqa: SLF001 (facts come from the source itself)
-
 from __future__ import annotations
 
 import os
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.datasets._views import fingerprint_of, origins_of
+from penstock.datasets._views import bare_origins, fingerprint_of
 from penstock.errors import OptionError, StorageError
 from penstock.index import digest
 from penstock.storage import (
@@ -84,13 +82,11 @@ def column_place(origin: Source, path: str | os.PathLike[str] | None = None) -> 
     if path is not None:
         refuse_read_only(path)
         beside = os.fspath(path).rstrip("/")
-    cached = cache_directory() / COLUMNS / digest(home.key)
     own = home.folder
-    if own is None:
-        return ColumnPlace(cached, beside=beside, options=options)
-    if os.access(own, os.W_OK | os.X_OK) and not _is_behind_link(own):
+    if own is not None and os.access(own, os.W_OK | os.X_OK) and not _is_behind_link(own):
         return ColumnPlace(own / COLUMNS, beside=beside, options=options)
-    return ColumnPlace(cached, (own / COLUMNS,), beside, options)
+    cached = cache_directory() / COLUMNS / digest(home.key)
+    return ColumnPlace(cached, () if own is None else (own / COLUMNS,), beside, options)
 
 
 def column_folders(place: IndexPlace) -> list[Path]:
@@ -211,7 +207,7 @@ def state_of(source: Source) -> str:
     Its fingerprint does not see what changed in the middle of a file of the same size. The same
     for all records in memory.
     """
-    files = (origin._bare.file_facts() for origin in origins_of(source))
+    files = (origin.file_facts() for origin in bare_origins(source))
     return digest(as_lists(chain.from_iterable(files)))
 
 

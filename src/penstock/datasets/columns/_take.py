@@ -27,7 +27,6 @@ from penstock.datasets.columns._write import (
     is_large_text,
     is_text,
     narrow_name,
-    width_of,
 )
 from penstock.decode import ValueType
 from penstock.errors import CorruptFileError, CorruptIndexError, OptionError
@@ -79,13 +78,15 @@ def map_column(place: LevelFiles, type_: pa.DataType, length: int) -> Take:
         return lambda ids: pa.ExtensionArray.from_storage(type_, take_texts(ids))
     if is_.is_null(type_):
         return lambda ids: pa.nulls(len(ids))
-    kind: type[Values] = _Texts if is_text(type_) else _Nested
+    kind: type[Values] = _Nested
     if is_.is_list(type_) or is_.is_large_list(type_):
         kind = _Lists
     elif is_.is_boolean(type_):
         kind = _Bools
     elif has_width(type_):
         kind = _Fixed
+    elif is_text(type_):
+        kind = _Texts
     return kind(type_, place, length).take
 
 
@@ -120,7 +121,7 @@ class _Fixed(Values):
 
     def __init__(self, type_: pa.DataType, place: LevelFiles, length: int) -> None:
         super().__init__(type_, place, length)
-        width = width_of(type_)
+        width = type_.bit_width // 8
         # Numbers are taken several times as fast as bytes.
         self._dtype = np.dtype(f"<u{width}" if width in _WIDTHS else (np.void, width))
         name, stored = VALUES, self._dtype
@@ -199,8 +200,9 @@ def _corrupt(path: Path, why: str) -> CorruptIndexError:
 
 class _Lists(Values):
     def __init__(self, type_: pa.DataType, place: LevelFiles, length: int) -> None:
-        super().__init__(type_, place.of_lists, length)
-        self._borders = _Borders(place.of_lists, OFFSETS, length)
+        own = place.of_lists
+        super().__init__(type_, own, length)
+        self._borders = _Borders(own, OFFSETS, length)
         self._take_items = map_column(place.of_items, type_.value_type, self._borders.last)
         self._dtype = np.int64 if is_.is_large_list(type_) else np.int32
 

@@ -40,6 +40,7 @@ NARROW = tuple(map(np.dtype, ("<u1", "<u2", "<u4", "<i1", "<i2", "<i4")))
 MOST_WORDS = 1 << 18
 """Distinct texts that a dictionary may have; more are seldom worth it."""
 is_ = pa.types
+_TEXTS = {kind().id for kind in (pa.string, pa.large_string, pa.binary, pa.large_binary)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +115,9 @@ def has_width(type_: pa.DataType) -> bool:
     )
 
 
-def width_of(type_: pa.DataType) -> int:
-    """Return the bytes of a value."""
-    return int(type_.bit_width) // 8
-
-
 def is_text(type_: pa.DataType) -> bool:
     """Whether each value is some bytes."""
-    return any(
-        is_one(type_)
-        for is_one in (is_.is_string, is_.is_large_string, is_.is_binary, is_.is_large_binary)
-    )
+    return type_.id in _TEXTS
 
 
 def is_large_text(type_: pa.DataType) -> bool:
@@ -160,7 +153,7 @@ def write_column(place: LevelFiles, type_: pa.DataType, arrays: Arrays) -> None:
     elif is_.is_integer(type_):
         _write_integers(place, type_, arrays)
     elif has_width(type_):
-        width = width_of(type_)
+        width = type_.bit_width // 8
         _append(place.file(VALUES), (_fixed_bytes(array, width) for array in arrays()))
     elif is_text(type_):
         _write_texts(place, arrays)

@@ -24,6 +24,7 @@ _NAMES = {
 """What users call types that Arrow calls otherwise."""
 
 
+@cache  # Asked for by each loader, for each of its columns.
 def type_text(type_: pa.DataType) -> str:
     """Return a type as a user writes it, or as Arrow does.
 

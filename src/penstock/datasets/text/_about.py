@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,7 +78,7 @@ class AboutText(Source):
         meta, paths = self._sample_index.meta, self.files
         if any(map(is_remote, paths[:1])):
             return [] if meta is None else [noted(file.path, file) for file in meta.files]
-        names = paths if meta is None else [file.path for file in meta.files]
+        names = paths if meta is None else map(attrgetter("path"), meta.files)
         return [*map(looked_at, paths, names)]
 
     @property

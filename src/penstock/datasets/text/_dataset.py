@@ -124,7 +124,7 @@ class Dataset(AboutText):
     def __len__(self) -> int:
         return self._length
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         return self._sample_index.fingerprint
 
@@ -137,7 +137,7 @@ class Dataset(AboutText):
         # ones first: those are asked for.
         ends = np.unique(meta.starts())
         for end in ends[(least <= ends) & (ends <= most)][::-1].tolist():
-            yield end, meta.fingerprint_at(end)
+            yield end, self.fingerprint if end == self._length else meta.fingerprint_at(end)
 
     @property
     def files(self) -> list[str]:
@@ -269,7 +269,8 @@ class Dataset(AboutText):
     def __getstate__(self) -> dict[str, Any]:
         state = {**vars(self), "_texts": {}, "_schema": None}
         del state["_rows"], state["_row_bytes"]
-        state.pop("_block_runs", None)
+        for known in ("_block_runs", "fingerprint"):
+            state.pop(known, None)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -297,9 +298,10 @@ def open_text(index: SampleIndex, number: int) -> FileText:
     meta = index.meta.files[number] if index.meta is not None else None
     compression = compression_of(path)
     if isinstance(store, LocalStore):
-        _check_unchanged(path, store, name, meta, _remedy(index))
+        remedy = _remedy(index)
+        _check_unchanged(path, store, name, meta, remedy)
         if compression is None and not is_network(name):
-            return MappedText(name, path, _remedy(index))
+            return MappedText(name, path, remedy)
     known = Entry(name, meta.size, meta.modified, meta.version) if meta is not None else None
     file = store.open(name, known)
     if compression is None:
@@ -311,8 +313,8 @@ def open_text(index: SampleIndex, number: int) -> FileText:
 
 
 def _remedy(index: SampleIndex) -> str:
-    is_of_tokens = any(path.endswith(".bin") for path in index.file_locations[:1])
-    if is_of_tokens if index.meta is None else index.meta.is_of_tokens:
+    meta = index.meta
+    if index.file_locations[0].endswith(".bin") if meta is None else meta.is_of_tokens:
         return "Tokenise the text again: penstock tokenize SRC DST --overwrite"
     return REBUILD
 
