@@ -313,7 +313,7 @@ class DataLoader:
         self._recipe.configure(ranks)
         self._passes += 1
         peers = self._meeting.peers(ranks, self._options.patience, self._passes)
-        agreement = self._agreement(start.cursor, peers)
+        agreement = None if peers is None else self._agreement(start.cursor, peers)
         number = self._run.begin(start)
         tally = self._stats.begin_pass()
         try:
@@ -350,10 +350,8 @@ class DataLoader:
         """End the workers that `persistent_workers` keeps; those of a running pass end with it."""
         self._kept_workers.close()
 
-    def _agreement(self, point: Point, peers: Peers | None) -> Agreement | None:
+    def _agreement(self, point: Point, peers: Peers) -> Agreement | None:
         """Return what compares this rank with the others, as long as that is not done."""
-        if peers is None:
-            return None
         size = self._sharing().global_batch_size if self._plan is None else self._plan.name
         facts = {**self._feed.state(point), "batch": size, "drop_last": self.drop_last}
         agreement = Agreement(peers, facts)
@@ -372,12 +370,11 @@ class DataLoader:
         decisions read a few records, to estimate the cost of columns.
         """
         if step is None:
-            point, ranks = self._run.cursor, self._ranks()
-            sharing = self._sharing(ranks)
+            point, ranks, sharing = self._run.cursor, self._ranks(), self._sharing()
             about = (ranks, sharing, self._workers(point, sharing))
             return decided(self._feed, point, self._recipe, *about)
-        at = (self._run.present, operator.index(step))
-        return self._feed.records(*at, self._sharing(rank=rank))
+        sharing = self._sharing(rank=rank)
+        return self._feed.records(self._run.present, operator.index(step), sharing)
 
     def __repr__(self) -> str:
         size = f"batch_size={self.batch_size if self._plan is None else self._plan.name}"
