@@ -19,9 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+import penstock
 from penstock.errors import MalformedLineError, TruncatedFileError
 from penstock.lightning import (
     Category,
+    DateParts,
     Number,
     SchemaModel,
     ShardingStrategy,
@@ -258,6 +260,36 @@ def test_options_that_cannot_work_are_refused_in_the_constructor(
     monkeypatch.setitem(sys.modules, "fastavro", None)
     with pytest.raises(ImportError, match=r"suffix='avro' needs .*penstock\[avro\]"):
         module("data", "avro", test=".")
+
+
+# CSV.
+
+
+@pytest.mark.parametrize("path", ["auto", "rows"])
+@pytest.mark.parametrize(
+    ("nulls", "labels"),
+    [(None, ["", "NA", "x"]), (["NA"], ["", "x"]), (["", "NA"], ["x"])],
+)
+def test_an_empty_field_of_text_is_a_label_unless_it_stands_for_null(
+    tmp_path: Path, nulls: list[str] | None, labels: list[str], path: str
+) -> None:
+    (tmp_path / "a.csv").write_text("n,kind,at\n0,,\n,NA,2024-01-01T07:00\n2,x,\n")
+    (tmp_path / "b.csv").write_text("n\n3\n")
+    model = SchemaModel(
+        Number("n"),
+        Category("kind", max_vocab_size=4, p_unavailable=0),
+        DateParts("at", dateparts=["hour_of_day"]),
+        batch_size=4,
+    )
+    engine = {"path": path, "format_options": nulls and {"null_values": nulls}}
+    own = module(tmp_path, "csv", model=model, train=".", replacement=False, engine=engine)
+    (batch,) = own.dataloader("train")
+    assert model.interprocess_encoding_context["record/kind"].snapshot() == labels
+    assert batch["record/n"].state.flatten().tolist() == [0, 1, 0, 0]
+    kinds = [int(one not in labels) for one in ("", "NA", "x")]
+    assert batch["record/kind"].state.flatten().tolist() == [*kinds, 1]
+    assert batch["record/at"].state.flatten().tolist() == [1, 0, 1, 1]
+    assert penstock.open(tmp_path / "a.csv")[0]["kind"] is None, "the module alone reads it so"
 
 
 # Trouble.
