@@ -371,6 +371,13 @@ def test_records_none_of_which_can_be_read_are_an_error(tmp_path: Path) -> None:
         list(own.dataloader("test"))
 
 
+def test_records_that_cannot_be_read_say_nothing_of_queries(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("{\n" * 20 + '{"n": 5}\n')
+    model = SchemaModel(Number("n"), batch_size=1)
+    own = module(tmp_path, model=model, test=".", engine={"on_error": "skip"})
+    assert numbers(own.dataloader("test")) == [5]
+
+
 # Files that can only be read from their beginning.
 
 
