@@ -72,6 +72,11 @@ def lots(tmp_path: Path) -> Path:
 LOTS = 67
 
 
+def drops_all(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    assert record
+    yield from ()
+
+
 def expected(suffix: str) -> list[int]:
     return [100 * at + n for at in range(len(NAMES[suffix])) for n in range(EACH)]
 
@@ -364,11 +369,23 @@ def test_what_is_damaged_in_a_table_is_skipped_and_said_once(
         list(own.dataloader("test"))
 
 
-def test_records_none_of_which_can_be_read_are_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("epoch", ["finite", "infinite"])
+@pytest.mark.parametrize("preprocessor", [dict, drops_all])
+def test_records_none_of_which_can_be_read_are_an_error(
+    tmp_path: Path, preprocessor: Any, epoch: str
+) -> None:
     (tmp_path / "a.jsonl").write_text("{\n{\n")
-    own = module(tmp_path, test=".", engine={"on_error": "skip"})
+    skips = {"on_error": "skip"}
+    for by in ({}, {"preprocessor": preprocessor}):
+        own = module(tmp_path, test=".", engine=skips, **by)
+        with pytest.raises(RuntimeError, match="no record can be read, and 2 were tried"):
+            list(own.dataloader("test"))
+    by |= {"replacement": {"train": True}, "engine": {**skips, "epoch": epoch}}
     with pytest.raises(RuntimeError, match="no record can be read, and 2 were tried"):
-        list(own.dataloader("test"))
+        list(module(tmp_path, train=".", **by).dataloader("train"))
+    (tmp_path / "b.jsonl").write_text('{"n": 0}\n')
+    found = numbers(module(tmp_path, test=".", **by).dataloader("test"))
+    assert found == ([0] if preprocessor is dict else [])
 
 
 def test_records_that_cannot_be_read_say_nothing_of_queries(tmp_path: Path) -> None:
