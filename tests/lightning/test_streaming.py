@@ -248,6 +248,9 @@ def test_options_that_cannot_work_are_refused_in_the_constructor(
     for root in ("gs://bucket/x", "http://host/x"):
         with pytest.raises(ValueError, match="expected a folder, or s3://"):
             module(root, test=".")
+    for root in (None, b"data"):
+        with pytest.raises(TypeError, match=r"root=.*: expected a path"):
+            module(root, test=".")
     for wrong in ("xml", "jsonl"):
         with pytest.raises(ValueError, match="expected one of ndjson, parquet, feather, avro"):
             module("data", wrong, test=".")

@@ -129,6 +129,8 @@ class StreamingDataModule(SchemaModule):
     ) -> None:
         given = locals()
         super().__init__(given, STREAMING)
+        if not isinstance(root, str | os.PathLike):
+            raise TypeError(f"root={root!r}: expected a path.")
         self._root = os.fspath(root).rstrip("/") or "/"
         self._suffix = one_of(Suffix, "suffix", suffix)
         scheme = self._root.partition("://")[0] if "://" in self._root else ""
