@@ -133,6 +133,34 @@ def test_field_types_take_empty_quoted_cells(
     assert "n" in batch
 
 
+@pytest.mark.parametrize(
+    ("nulls", "texts"),
+    [
+        ([], ["", "", "NA", "NA", "z", None]),
+        (["NA"], ["", "", None, "NA", "z", None]),
+        (["", "NA"], [None, "", None, "NA", "z", None]),
+    ],
+)
+def test_empty_fields_of_text_are_texts_where_that_is_asked_for(
+    nulls: list[str], texts: list[str | None], tmp_path: Path
+) -> None:
+    files = [
+        written(tmp_path / "a.csv", 't,n,no,end\n,1,,x\n"","",,y\nNA,,,x\n"NA",2,,""\nz,4,,x\n'),
+        written(tmp_path / "b.csv", "n,end\n3,\n"),
+    ]
+    own = {"empty_text": True, "null_values": nulls}
+    for rows in (penstock.open(files, format_options=own), CsvRows(files, **own)):  # type: ignore[arg-type]
+        assert [row["t"] for row in rows] == texts
+        assert [row["n"] for row in rows] == [1, None, None, 2, 4, 3]
+        assert [row["no"] for row in rows] == [None] * 6
+        assert [row["end"] for row in rows] == ["x", "y", "x", "", "x", None if "" in nulls else ""]
+        assert rows.read([0, 2, 5], {"t": "text", "n": "text"}).to_pylist() == [
+            {"t": texts[0], "n": "1"},
+            {"t": texts[2], "n": None},
+            {"t": None, "n": "3"},
+        ]
+
+
 def test_own_spellings_of_null_are_null(tmp_path: Path) -> None:
     file = written(tmp_path / "a.csv", 'n,x,t\n1,"NA",x\nNULL,2.5,NA\n,,"NA"\n')
     plain = penstock.open(file)

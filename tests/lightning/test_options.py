@@ -174,6 +174,8 @@ def test_engine_options_are_checked_and_frozen_and_pickle() -> None:
         {"seed": True},
         {"allow_empty": 1},
         {"mask_padding": None},
+        {"storage_options": 3},
+        {"format_options": ["delimiter"]},
     ):
         with pytest.raises(TypeError, match=f"EngineOptions: {next(iter(wrong))}="):
             EngineOptions(**wrong)

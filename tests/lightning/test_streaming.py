@@ -19,9 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+import penstock
 from penstock.errors import MalformedLineError, TruncatedFileError
 from penstock.lightning import (
     Category,
+    DateParts,
     Number,
     SchemaModel,
     ShardingStrategy,
@@ -68,6 +70,11 @@ def lots(tmp_path: Path) -> Path:
 
 
 LOTS = 67
+
+
+def drops_all(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    assert record
+    yield from ()
 
 
 def expected(suffix: str) -> list[int]:
@@ -241,6 +248,9 @@ def test_options_that_cannot_work_are_refused_in_the_constructor(
     for root in ("gs://bucket/x", "http://host/x"):
         with pytest.raises(ValueError, match="expected a folder, or s3://"):
             module(root, test=".")
+    for root in (None, b"data"):
+        with pytest.raises(TypeError, match=r"root=.*: expected a path"):
+            module(root, test=".")
     for wrong in ("xml", "jsonl"):
         with pytest.raises(ValueError, match="expected one of ndjson, parquet, feather, avro"):
             module("data", wrong, test=".")
@@ -258,6 +268,36 @@ def test_options_that_cannot_work_are_refused_in_the_constructor(
     monkeypatch.setitem(sys.modules, "fastavro", None)
     with pytest.raises(ImportError, match=r"suffix='avro' needs .*penstock\[avro\]"):
         module("data", "avro", test=".")
+
+
+# CSV.
+
+
+@pytest.mark.parametrize("path", ["auto", "rows"])
+@pytest.mark.parametrize(
+    ("nulls", "labels"),
+    [(None, ["", "NA", "x"]), (["NA"], ["", "x"]), (["", "NA"], ["x"])],
+)
+def test_an_empty_field_of_text_is_a_label_unless_it_stands_for_null(
+    tmp_path: Path, nulls: list[str] | None, labels: list[str], path: str
+) -> None:
+    (tmp_path / "a.csv").write_text("n,kind,at\n0,,\n,NA,2024-01-01T07:00\n2,x,\n")
+    (tmp_path / "b.csv").write_text("n\n3\n")
+    model = SchemaModel(
+        Number("n"),
+        Category("kind", max_vocab_size=4, p_unavailable=0),
+        DateParts("at", dateparts=["hour_of_day"]),
+        batch_size=4,
+    )
+    engine = {"path": path, "format_options": nulls and {"null_values": nulls}}
+    own = module(tmp_path, "csv", model=model, train=".", replacement=False, engine=engine)
+    (batch,) = own.dataloader("train")
+    assert model.interprocess_encoding_context["record/kind"].snapshot() == labels
+    assert batch["record/n"].state.flatten().tolist() == [0, 1, 0, 0]
+    kinds = [int(one not in labels) for one in ("", "NA", "x")]
+    assert batch["record/kind"].state.flatten().tolist() == [*kinds, 1]
+    assert batch["record/at"].state.flatten().tolist() == [1, 0, 1, 1]
+    assert penstock.open(tmp_path / "a.csv")[0]["kind"] is None, "the module alone reads it so"
 
 
 # Trouble.
@@ -332,11 +372,30 @@ def test_what_is_damaged_in_a_table_is_skipped_and_said_once(
         list(own.dataloader("test"))
 
 
-def test_records_none_of_which_can_be_read_are_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("epoch", ["finite", "infinite"])
+@pytest.mark.parametrize("preprocessor", [dict, drops_all])
+def test_records_none_of_which_can_be_read_are_an_error(
+    tmp_path: Path, preprocessor: Any, epoch: str
+) -> None:
     (tmp_path / "a.jsonl").write_text("{\n{\n")
-    own = module(tmp_path, test=".", engine={"on_error": "skip"})
+    skips = {"on_error": "skip"}
+    for by in ({}, {"preprocessor": preprocessor}):
+        own = module(tmp_path, test=".", engine=skips, **by)
+        with pytest.raises(RuntimeError, match="no record can be read, and 2 were tried"):
+            list(own.dataloader("test"))
+    by |= {"replacement": {"train": True}, "engine": {**skips, "epoch": epoch}}
     with pytest.raises(RuntimeError, match="no record can be read, and 2 were tried"):
-        list(own.dataloader("test"))
+        list(module(tmp_path, train=".", **by).dataloader("train"))
+    (tmp_path / "b.jsonl").write_text('{"n": 0}\n')
+    found = numbers(module(tmp_path, test=".", **by).dataloader("test"))
+    assert found == ([0] if preprocessor is dict else [])
+
+
+def test_records_that_cannot_be_read_say_nothing_of_queries(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("{\n" * 20 + '{"n": 5}\n')
+    model = SchemaModel(Number("n"), batch_size=1)
+    own = module(tmp_path, model=model, test=".", engine={"on_error": "skip"})
+    assert numbers(own.dataloader("test")) == [5]
 
 
 # Files that can only be read from their beginning.

@@ -427,6 +427,9 @@ def test_options_that_cannot_work_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(OptionError, match=fact):
             Writer(tmp_path, **options)  # type: ignore[arg-type]
+    for name in ("postprocessor", "write"):
+        with pytest.raises(TypeError, match=f"{name}='f': expected a function"):
+            Writer(tmp_path, **{name: "f"})  # type: ignore[arg-type]
 
 
 # Files.

@@ -341,7 +341,7 @@ def test_c16_to_c19_dates() -> None:
     assert both([{"d": "2024-01-01T00:00+05:00"}], hour)["record/d"].content[
         "hour_of_day"
     ].tolist() == [[24]]
-    assert both([{"d": "NaT"}], hour)["record/d"].state.tolist() == [[1]]
+    assert both([{"d": "NaT"}, {"d": ""}], hour)["record/d"].state.tolist() == [[1], [1]]
     with pytest.raises(SchemaMismatchError, match="record/d"):
         both([{"d": 7}], hour)
 

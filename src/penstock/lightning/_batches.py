@@ -49,6 +49,7 @@ class SplitBatches:
         is_cut: bool = False,
         is_endless: bool = False,
         remedy: str = "",
+        unread: Callable[[], int] = lambda: 0,
     ) -> None:
         """Hand out batches.
 
@@ -62,8 +63,10 @@ class SplitBatches:
             is_endless: Whether an epoch of the loader has no end: one of Lightning then goes on
                 where the one before ended.
             remedy: What to do about a bad record, in place of the loader's own words.
+            unread: Returns how many records there are where none can be read, as a pass without
+                a batch does not say whether a preprocessor dropped them.
         """
-        self._kept, self._layout, self._remedy = kept, layout, remedy
+        self._kept, self._layout, self._remedy, self._unread = kept, layout, remedy, unread
         self.loader = loader
         """Makes the batches: `explain()` and `stats()` say how."""
         self._steps, self._is_cut, self._is_endless = steps, is_cut, is_endless
@@ -161,10 +164,9 @@ class SplitBatches:
                 why.advise(self._remedy)
             raise
         seen = self.loader.stats()
-        if seen["bad_records"] and not seen["records"]:
+        if not seen["records"] and (tried := int(seen["bad_records"]) or self._unread()):
             raise RuntimeError(
-                f"no record can be read, and {seen['bad_records']:,.0f} were tried: see the "
-                "warnings of the log."
+                f"no record can be read, and {tried:,} were tried: see the warnings of the log."
             )
 
     def close(self) -> None:

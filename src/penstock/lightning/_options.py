@@ -88,6 +88,9 @@ class EngineOptions:
             object.__setattr__(self, "seed", _whole(None)("EngineOptions: seed", self.seed))
         for name in ("allow_empty", "mask_padding"):
             _flag(f"EngineOptions: {name}", getattr(self, name))
+        for name in ("storage_options", "format_options"):
+            if not isinstance(getattr(self, name), Mapping | None):
+                raise TypeError(f"EngineOptions: {name}={getattr(self, name)!r}: expected a dict.")
         for name, choices in (
             ("assignment", ("balanced", "hash")),
             ("equalize", ("wrap", "drop", "none")),

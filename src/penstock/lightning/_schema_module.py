@@ -140,9 +140,15 @@ class SchemaModule(BatchModule):
                 "sample, an infinite epoch or a dataset of its own do not say: use 'wrap'."
             )
         steps = None if counts is None else _equal(counts, ranks.rank, equalize)
-        remedy = "" if self._skips_bad else _REMEDY
         return SplitBatches(
-            loader, steps, kept, layout, is_cut=is_cut, is_endless=is_endless, remedy=remedy
+            loader,
+            steps,
+            kept,
+            layout,
+            is_cut=is_cut,
+            is_endless=is_endless,
+            remedy="" if self._skips_bad else _REMEDY,
+            unread=stream.unread if isinstance(stream, SharedRecords) else lambda: 0,
         )
 
     def _observed(self, stream: Stream, strata: Strata) -> Stream:

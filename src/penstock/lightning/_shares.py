@@ -32,6 +32,8 @@ _log = logging.getLogger("penstock.lightning")
 
 _PIECE = 1 << 16
 """Record numbers that are made together."""
+_TRIED = 1 << 10
+"""Records that are read together to find one that is not bad."""
 
 
 class Named(NamedTuple):
@@ -183,6 +185,12 @@ class SharedRecords(Stream):
                 _log.warning("record %d is left out: %s", numbers[start], bad)
             found += value or [None]
         return found
+
+    def unread(self) -> int:
+        """Return how many records the source has, if all are left out as bad ones; else 0."""
+        count = 0 if self.source is None or not self.skips_bad else len(self.source)
+        parts = (np.arange(at, min(at + _TRIED, count)) for at in range(0, count, _TRIED))
+        return count if all(one is None for part in parts for one in self.records(part)) else 0
 
     def unit_name(self, number: int) -> str:
         return str(self.units[number].key)

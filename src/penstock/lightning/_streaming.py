@@ -129,6 +129,8 @@ class StreamingDataModule(SchemaModule):
     ) -> None:
         given = locals()
         super().__init__(given, STREAMING)
+        if not isinstance(root, str | os.PathLike):
+            raise TypeError(f"root={root!r}: expected a path.")
         self._root = os.fspath(root).rstrip("/") or "/"
         self._suffix = one_of(Suffix, "suffix", suffix)
         scheme = self._root.partition("://")[0] if "://" in self._root else ""
@@ -256,11 +258,13 @@ class StreamingDataModule(SchemaModule):
         return reduce(operator.add, map(self._open, groups.values()))
 
     def _open(self, files: list[str]) -> Source:
+        # An empty field of a text column is a text, as in json2vec.
+        usual = {"empty_text": True} if self._suffix is Suffix.csv else {}
         source: Source = penstock.open(
             files,
             format=_FORMATS.get(self._suffix, str(self._suffix)),
             storage_options=self.engine.storage_options,
-            format_options=self.engine.format_options,
+            format_options={**usual, **(self.engine.format_options or {})},
         )
         return source
 

@@ -58,6 +58,9 @@ class Writer(pl.Callback):
             raise OptionError(
                 f"Writer: flush_every_n_batches={every!r}: expected a whole number, 1 or more."
             )
+        for name, one in (("postprocessor", postprocessor), ("write", write)):
+            if one is not None and not callable(one):
+                raise TypeError(f"Writer: {name}={one!r}: expected a function.")
         if overwrite not in _OVERWRITE:
             known = ", ".join(map(repr, _OVERWRITE))
             raise OptionError(f"Writer: overwrite={overwrite!r}: expected one of {known}.")

@@ -259,7 +259,8 @@ class Schema(SchemaEdits):
     def _field(
         self, leaf: Leaf, address: Address, arrays: LeafArrays, valid: NDArray[np.bool_] | None
     ) -> LeafField:
-        self._watch(address, arrays)
+        if valid is None or valid.any():  # What cannot be read says nothing of queries.
+            self._watch(address, arrays)
         learnt, learns = self._learnt, self._is_training
         words = learnt.vocabularies.get(address)
         content = leaf.finished(arrays, words, learn=learns, valid=valid)

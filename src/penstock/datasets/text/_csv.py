@@ -76,6 +76,8 @@ class CsvRows(Dataset):
             a text column only fields without quotes are null.
         types: Types of columns (`{"zip": "string"}`) in place of those found in the values. Other
             columns keep theirs.
+        empty_text: Whether an empty field of a text column is an empty text, without quotes, too;
+            null only if `null_values` has `""`.
         storage_options: Credentials, endpoint, retries and cache of remote paths.
         index: The folder of the index. An index that is there already decides about all options
             that are not given; other options need another folder.
@@ -103,6 +105,7 @@ class CsvRows(Dataset):
         escape: str | None = "auto",
         null_values: Sequence[str] = (),
         types: Mapping[str, str] | None = None,
+        empty_text: bool = False,
         storage_options: Mapping[str, Any] | None = None,
         index: str | os.PathLike[str] | None = None,
         progress: bool | View | None = None,
@@ -112,6 +115,7 @@ class CsvRows(Dataset):
         more = {"column_names": column_names, "null_values": null_values, "types": types}
         given |= {name: value for name, value in more.items() if value not in (None, ())}
         given |= {} if header else {"header": False}
+        given |= {"empty_text": True} if empty_text else {}
         options = StorageOptions(storage_options)
         listing = list_files(path, CSV.endings, options)
         scanner = Detected(path, CSV, listing, options, given=given).scanner()
@@ -168,7 +172,8 @@ class CsvRows(Dataset):
             types[name] = arrow_type(text)
         schema = pa.schema([*types.items()])
         nulls = tuple(options.get("null_values", ()))
-        dialect = Dialect(options["delimiter"], options["quote"], options["escape"], nulls)
+        signs = (options["delimiter"], options["quote"], options["escape"])
+        dialect = Dialect(*signs, nulls, options.get("empty_text", False))
         return schema, [CsvParser(names, dialect) for names in numbers or [()]], of_file
 
     def _process_sample(self, sample_bytes: bytes) -> Any:

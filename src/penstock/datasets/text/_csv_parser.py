@@ -81,6 +81,8 @@ class CsvParser:
             parts = [part for part in parts if part.column_types]
             # A value that is read as text, to be fitted, does not fail where it is null.
             is_sure = all(name in texts or not _is_text(types[name]) for name in types)
+            # An empty field is null in one of the two alone where texts of its own are null.
+            is_sure &= not (self._dialect.empty_text and self._dialect.null_values)
             together = self._options(types, nulls=False) if is_sure and len(parts) > 1 else None
             reading = _Reading(together, parts)
             self._prepared = {schema: reading, **dict(list(self._prepared.items())[:_KEPT])}

@@ -76,11 +76,12 @@ class CsvScanner(Scanner):
         column_names: Sequence[str] | None = None,
         null_values: Sequence[str] | None = None,
         types: Mapping[str, str] | None = None,
+        empty_text: bool = False,  # noqa: FBT001, FBT002
     ) -> None:
         nulls = () if null_values is None else null_values
         if not isinstance(nulls, list | tuple) or {*map(type, nulls)} - {str}:
             raise OptionError(f"null_values={nulls!r}: expected a list of texts.")
-        self.dialect = Dialect(delimiter, quote, escape, tuple(nulls))
+        self.dialect = Dialect(delimiter, quote, escape, tuple(nulls), bool(empty_text))
         self.dialect.check()
         self.header = bool(header)
         if isinstance(column_names, str):
@@ -98,7 +99,11 @@ class CsvScanner(Scanner):
 
     def options(self) -> dict[str, object]:
         # Those that 0.1.0 did not know are left out where they say nothing: its indexes open.
-        more = {"null_values": list(self.dialect.null_values), "types": self.types}
+        more = {
+            "null_values": list(self.dialect.null_values),
+            "types": self.types,
+            "empty_text": self.dialect.empty_text,
+        }
         return {
             "delimiter": self.dialect.delimiter,
             "quote": self.dialect.quote,

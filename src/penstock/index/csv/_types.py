@@ -49,6 +49,8 @@ class Dialect:
     escape: str | None = None
     null_values: tuple[str, ...] = ()
     """Texts that stand for null, besides an empty field."""
+    empty_text: bool = False
+    """Whether an empty field of a text column is an empty text, unless `null_values` has it."""
 
     def check(self) -> None:
         signs: dict[str, object] = {"delimiter": self.delimiter}
@@ -86,10 +88,13 @@ class Dialect:
         quoted_nulls: bool = True,
     ) -> csv.ConvertOptions:
         """Return how values are read; in columns of text, quotes make any value a text."""
+        keeps_empty = self.empty_text and not quoted_nulls
+        # Where no text is null, an empty field stays null in columns of other types.
+        nulls = () if keeps_empty and self.null_values else ("",)
         return csv.ConvertOptions(
             column_types=types,
-            null_values=["", *self.null_values],
-            strings_can_be_null=True,
+            null_values=[*nulls, *self.null_values],
+            strings_can_be_null=not keeps_empty or bool(self.null_values),
             quoted_strings_can_be_null=quoted_nulls,
             true_values=["true", "True", "TRUE"],
             false_values=["false", "False", "FALSE"],
@@ -221,6 +226,7 @@ class _CsvOptions(msgspec.Struct):
     column_names: list[str] | None
     null_values: list[str] = []
     types: dict[str, str] = {}
+    empty_text: bool = False
 
 
 class _CsvFacts(msgspec.Struct):

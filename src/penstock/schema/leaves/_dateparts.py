@@ -184,7 +184,7 @@ def _minutes(slot: int, value: Any, pattern: str | None) -> int:
             return _NEVER
         return int(value.astype("M8[m]").astype(np.int64))
     if isinstance(value, str):
-        if value == "NaT":
+        if value in ("", "NaT"):  # As NumPy reads both.
             return _NEVER
         try:
             if pattern is None:
