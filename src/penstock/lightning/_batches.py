@@ -8,6 +8,7 @@ mark, and a callback says which batch was trained last, on every rank.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -186,9 +187,15 @@ class SplitBatches:
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Do nothing."""
 
-    def __reduce__(self) -> tuple[type[list[Any]], tuple[()]]:
-        # A module that is pickled brings its trainer, and the trainer these batches.
-        return list, ()
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        # The trainer and the pass that is under way stay: the copy begins an epoch.
+        flags: dict[str, Any] = {
+            "is_cut": self._is_cut,
+            "is_endless": self._is_endless,
+            "remedy": self._remedy,
+        }
+        made = partial(SplitBatches, **flags)
+        return made, (self.loader, self._steps, self._kept, self._layout)
 
     def use(self) -> None:
         """Note that the next batch was trained."""
