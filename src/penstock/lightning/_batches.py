@@ -299,6 +299,11 @@ class BatchModule(pl.LightningDataModule):
             one.close()
             one.loader.close()
 
+    def on_exception(self, exception: BaseException) -> None:
+        """Do so where a run fails: Lightning leaves out `teardown` then."""
+        del exception
+        self.teardown("")
+
     def dataloader(self, strata: str, required: bool = True) -> SplitBatches | None:  # noqa: FBT001, FBT002 (as json2vec)
         """Return the batches of a split, made anew from what the model is now.
 
