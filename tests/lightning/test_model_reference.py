@@ -20,7 +20,7 @@ from penstock.lightning import (
 )
 from penstock.schema import Category, Number, SchemaModel
 from tests.lightning.preprocessing import shifted
-from tests.lightning.small_models import FRAME, Net, Rows, batches, model, seen, trainer
+from tests.lightning.small_models import FRAME, Net, Rows, batches, ids, model, seen, trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
 
@@ -169,6 +169,14 @@ def test_a_module_pickles_before_and_after_a_run(has_run: bool) -> None:  # noqa
             if isinstance(data, DataModule):
                 net.schema.reset()
             assert [seen(batch) for batch in batches(copy, "train")] == expected
+
+
+def test_batches_that_are_under_way_pickle_and_begin_anew() -> None:
+    made = batches(module(Net(), observation_buffer_size=5))
+    next(iter(made))
+    copy = pickle.loads(pickle.dumps(made))
+    assert len(copy) == len(made)
+    assert ids(copy) == ids(made)
 
 
 def test_a_checkpoint_of_a_model_keeps_what_was_learnt() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
@@ -22,6 +22,9 @@ from penstock.lightning import (
 from penstock.schema import Category, Number, SchemaModel
 from tests.lightning.preprocessing import inverse, shifted, some
 from tests.lightning.small_models import FRAME, batches, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*LeafSpec:FutureWarning", "ignore:.*use of fork:DeprecationWarning"
@@ -104,6 +107,9 @@ def test_a_preprocessor_is_frozen_and_has_one_of_two_modes() -> None:
         one.name = "other"  # type: ignore[misc]
     with pytest.raises(ValueError, match="sometimes"):
         Preprocessor("some", some, "sometimes")  # type: ignore[arg-type]
+    assert Preprocessor("some", some, " Generator") == one  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="func=5: expected a function"):
+        Preprocessor("some", 5)  # type: ignore[arg-type]
 
 
 # Resolution.
@@ -140,6 +146,15 @@ def test_a_generator_function_needs_no_registration() -> None:
     assert values(module(some)) == pytest.approx(SOME)
     assert values(module(partial(some, times=1))) == [x for x in PLAIN if x % 4 != 1]
     assert values(module(preprocess(some), times=0)) == []
+
+
+def test_an_object_whose_call_is_a_generator_function_needs_none_either() -> None:
+    class Twice:
+        def __call__(self, record: Record) -> Iterator[Record]:
+            yield record
+            yield record
+
+    assert values(module(Twice())) == [x for x in PLAIN for _ in range(2)]
 
 
 # Options.

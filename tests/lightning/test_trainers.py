@@ -99,6 +99,16 @@ def test_workers_of_a_pass_that_was_left_end_with_the_run() -> None:
     assert multiprocessing.active_children() == []
 
 
+def test_workers_of_a_run_that_failed_end_with_it() -> None:
+    net = Net()
+    data = module(PolarsDataModule, net, num_workers=2)
+    net.fails_at = 2
+    run = trainer(limit_val_batches=0)
+    with pytest.raises(ArithmeticError):
+        run.fit(net, datamodule=data)
+    assert multiprocessing.active_children() == []
+
+
 @pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
 @pytest.mark.parametrize("keep", [True, False])
 def test_workers_are_kept_from_epoch_to_epoch_as_asked(keep: bool) -> None:  # noqa: FBT001

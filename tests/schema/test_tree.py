@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 
 from penstock.errors import CorruptFileError, OptionError
 from penstock.schema import (
@@ -316,6 +317,10 @@ def test_statistics_of_parts_are_those_of_the_whole() -> None:
     assert parts.count == whole.count == 1000
     assert parts.mean == pytest.approx(values.mean())
     assert parts.variance == pytest.approx(values.var())
+    for given in (values.tolist(), torch.tensor(values)):
+        again = RunningStats()
+        again.update(given)
+        assert (again.mean, again.variance) == (whole.mean, whole.variance)
 
 
 def test_a_query_that_leads_nowhere_is_named_once_and_then_refused() -> None:

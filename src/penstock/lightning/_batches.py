@@ -8,6 +8,7 @@ mark, and a callback says which batch was trained last, on every rank.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -188,9 +189,15 @@ class SplitBatches:
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Do nothing."""
 
-    def __reduce__(self) -> tuple[type[list[Any]], tuple[()]]:
-        # A module that is pickled brings its trainer, and the trainer these batches.
-        return list, ()
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        # The trainer and the pass that is under way stay: the copy begins an epoch.
+        flags: dict[str, Any] = {
+            "is_cut": self._is_cut,
+            "is_endless": self._is_endless,
+            "remedy": self._remedy,
+        }
+        made = partial(SplitBatches, **flags)
+        return made, (self.loader, self._steps, self._kept, self._layout)
 
     def use(self) -> None:
         """Note that the next batch was trained."""
@@ -295,6 +302,11 @@ class BatchModule(pl.LightningDataModule):
         for one in self._handed_out.values():
             one.close()
             one.loader.close()
+
+    def on_exception(self, exception: BaseException) -> None:
+        """Do so where a run fails: Lightning leaves out `teardown` then."""
+        del exception
+        self.teardown("")
 
     def dataloader(self, strata: str, required: bool = True) -> SplitBatches | None:  # noqa: FBT001, FBT002 (as json2vec)
         """Return the batches of a split, made anew from what the model is now.

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError
-from penstock.lightning._options import STREAMING, nearest
+from penstock.lightning._options import STREAMING, nearest, one_of
 
 if TYPE_CHECKING:
     from penstock.schema import Strata
@@ -42,7 +42,10 @@ class Preprocessor:
     mode: PreprocessorMode = PreprocessorMode.transformation
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mode", PreprocessorMode(self.mode))
+        if not callable(self.func):
+            raise TypeError(f"Preprocessor: func={self.func!r}: expected a function.")
+        mode = one_of(PreprocessorMode, "Preprocessor: mode", self.mode)
+        object.__setattr__(self, "mode", mode)
 
 
 PREPROCESSORS: dict[str, Preprocessor] = {}
@@ -112,7 +115,8 @@ def resolved(preprocessor: object) -> Preprocessor | None:
     known = PREPROCESSORS.get(name)
     if known is not None and known.func is preprocessor:
         return known
-    several = inspect.isgeneratorfunction(preprocessor)
+    called = (preprocessor, preprocessor.__call__)
+    several = any(map(inspect.isgeneratorfunction, called))
     return Preprocessor(name, preprocessor, _mode(several=several))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,10 @@ class RunningStats:
     def std(self) -> float:
         return math.sqrt(self.variance)
 
-    def update(self, values: NDArray[Any]) -> None:
+    def update(self, values: ArrayLike) -> None:
         """Add values, of any shape."""
-        if values.size:
-            wide = values.astype(np.float64).reshape(-1)
+        wide = np.asarray(values).astype(np.float64).reshape(-1)
+        if wide.size:
             mean = float(wide.mean())
             wide -= mean
             self._own = self._own.with_(Moments(wide.size, mean, float(wide @ wide)))
