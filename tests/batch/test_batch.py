@@ -58,9 +58,10 @@ def test_ids_may_come_as_arrays() -> None:
 def test_every_tensor_moves_to_the_device(device: Any) -> None:
     batch = sample()
     moved = batch.to(device, non_blocking=True)
-    assert len(tensors(moved)) == len(tensors(batch)) == 17
+    assert len(tensors(moved)) == len(tensors(batch)) == 14
     assert {t.device.type for t in tensors(moved)} == {"meta"}
     assert {t.device.type for t in tensors(batch)} == {"cpu"}
+    assert moved["tags"].lengths.device.type == "meta"
     assert moved["country"].vocabulary is batch["country"].vocabulary
     assert moved["name"] == ["a", None]
     assert plain(batch.to("cpu")) == plain(batch.to(None)) == plain(batch)

@@ -63,7 +63,7 @@ def test_what_stands_for_a_json_value_is_one() -> None:
 
 
 def test_what_has_no_text_of_its_own_is_no_json() -> None:
-    times = [{"x": np.datetime64("NaT")}, {"x": dt.timedelta(1)}]
+    times = [{"x": np.datetime64("NaT", "s")}, {"x": dt.timedelta(1)}]
     for any_, texts in ((JSON, ["null", '"1 day, 0:00:00"']), (TEXT, [None, "1 day, 0:00:00"])):
         schema = pa.schema({"x": any_})
         assert typed_batch(times, schema, np.arange(2))["x"].to_pylist() == texts

@@ -176,8 +176,8 @@ def _other_document(data: bytes, chance: Random) -> tuple[bytes, str]:
     if document is None:
         return _insert(data, chance)
     holder = [document]
-    told = _change(holder, chance)
     try:
+        told = _change(holder, chance)
         changed = json.dumps(holder[0]).encode()
     except RecursionError:
         return _insert(data, chance)

@@ -141,7 +141,7 @@ def test_a_profile_alone_sets_nothing_aside_and_knows_what_cannot_be_read(
 
 
 def test_reasons_say_what_is_wrong_and_where() -> None:
-    lines = [b"{oops", b'{"a":"\xff"}', b"[1]", b"1.5", b"null", b'"x"', b"false", b"[" * 5000]
+    lines = [b"{oops", b'{"a":"\xff"}', b"[1]", b"1.5", b"null", b'"x"', b"false", b"[" * 200_000]
     text = b"\n".join(lines)
     _, reasons, _ = checked(text, 1000, 1000, Checks(validate=True))
     told = list(reasons.values())

@@ -99,7 +99,8 @@ def test_one_that_does_not_is_read_by_each_worker_and_a_warning_says_so_once() -
     data = module(Whole(), num_workers=2, test=Whole())
     with pytest.warns(UserWarning, match=r"Whole is read by 2 workers.*shard_info") as caught:
         assert sorted(values(data)) == sorted(PLAIN * 2)
-    assert len(caught) == 1
+    # Newer Pythons warn of forks, too.
+    assert sum(issubclass(one.category, UserWarning) for one in caught) == 1
     dataset = Whole()
     dataset.shards_itself = True  # type: ignore[attr-defined]
     with warnings.catch_warnings():

@@ -126,6 +126,18 @@ def test_paths_and_lists_hold_them(tmp_path: Path) -> None:
         assert batch["a"] == [[{"b": 1}, {"b": "x"}], [], []]
 
 
+@pytest.mark.parametrize("type_", ["list<list<text>>", "list<list<json>>"])
+@pytest.mark.parametrize("name", ["a", "a[].b"])
+@pytest.mark.parametrize("materialize", [False, True])
+def test_a_batch_may_have_no_list_of_them_at_all(
+    tmp_path: Path, name: str, type_: str, *, materialize: bool
+) -> None:
+    (tmp_path / "a.jsonl").write_bytes(lines([{"a": None}, {}]))
+    source = penstock.open(tmp_path / "a.jsonl", progress=False)
+    (batch,) = DataLoader(source, {name: f"{type_}?"}, batch_size=2, materialize=materialize)
+    assert batch[name] == [[], []]
+
+
 def test_what_only_python_reads_is_read(tmp_path: Path) -> None:
     text = '{"x": NaN, "y": "\\\\ud800", "z": 1e999}\n{"x": -0, "y": [Infinity], "z": 1.0}\n'
     (tmp_path / "a.jsonl").write_text(text.replace("\\\\", "\\"))

@@ -172,7 +172,9 @@ def test_times_at_the_ends_of_the_calendar_are_those_of_python() -> None:
         both([{"d": "0000-01-01"}], leaf)
 
 
-@pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan, np.datetime64("NaT"), Decimal("NaN")])
+@pytest.mark.parametrize(
+    "odd", [np.inf, -np.inf, np.nan, np.datetime64("NaT", "s"), Decimal("NaN")]
+)
 def test_values_that_are_no_number_and_no_time_are_no_labels(odd: Any) -> None:
     records = [{"k": odd, "s": [odd, "b"]}, {"k": "a", "s": odd}]
     leaves = [Category("k", p_unavailable=0), Set("s", max_vocab_size=2, p_unavailable=0)]

@@ -27,7 +27,7 @@ from penstock.datasets import (
     UpTo,
     number_in,
 )
-from penstock.decode import decode_line
+from penstock.decode import decode_line, list_items
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def _items(array: pa.Array) -> tuple[pa.Array, Rows]:
     offsets = np.zeros(len(array) + 1, np.int64)
     lengths = pc.list_value_length(array).fill_null(0)
     np.cumsum(lengths.to_numpy(), out=offsets[1:])
-    return array.flatten(), offsets
+    return list_items(array), offsets
 
 
 def _nulls(array: pa.Array) -> NDArray[np.bool_]:

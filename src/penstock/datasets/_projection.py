@@ -24,7 +24,7 @@ from penstock.datasets.fields._paths import (
     steps_of,
     type_at,
 )
-from penstock.decode import fit_batch, refuse_bad_texts, unify
+from penstock.decode import fit_batch, list_items, refuse_bad_texts, unify
 from penstock.errors import OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ def _inside(array: pa.Array, steps: Sequence[str | None]) -> pa.Array:
     is_large = pa.types.is_large_list(array.type)
     offsets = np.zeros(len(array) + 1, np.int64 if is_large else np.int32)
     np.cumsum(lengths, out=offsets[1:])
-    items = _inside(array.flatten(), rest)
+    items = _inside(list_items(array), rest)
     lists = pa.LargeListArray if is_large else pa.ListArray
     return lists.from_arrays(pa.array(offsets), items, mask=nulls)
 

@@ -6,7 +6,7 @@ from penstock._lazy import facade
 
 if TYPE_CHECKING:
     from penstock.decode._as_records import as_records, as_values
-    from penstock.decode._assemble import empty_batch
+    from penstock.decode._assemble import empty_batch, list_items
     from penstock.decode._bad_rows import OF_A_RECORD, bad_rows, read_around_bad
     from penstock.decode._columns import HOLDS_ALL
     from penstock.decode._fit import bad_texts, fit_batch, refuse_bad_texts, uuids_as_texts
@@ -30,7 +30,7 @@ __all__, __getattr__, __dir__ = facade(
     __name__,
     {
         "_as_records": "as_records as_values",
-        "_assemble": "empty_batch",
+        "_assemble": "empty_batch list_items",
         "_bad_rows": "OF_A_RECORD bad_rows read_around_bad",
         "_columns": "HOLDS_ALL",
         "_fit": "bad_texts fit_batch refuse_bad_texts uuids_as_texts",

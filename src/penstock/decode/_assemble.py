@@ -36,6 +36,12 @@ def list_lengths(array: pa.Array) -> NDArray[np.int64]:
     return widened
 
 
+def list_items(array: pa.Array) -> pa.Array:
+    """Return the items of all lists of an array, without those that stand under a null."""
+    # Of nulls alone, `flatten` builds an array, which Arrow cannot of a type of our own.
+    return array.flatten() if array.null_count < len(array) else array.values[:0]
+
+
 def list_array(
     lengths: NDArray[np.int64], nulls: NDArray[np.bool_], items: pa.Array, type_: pa.DataType
 ) -> pa.Array:

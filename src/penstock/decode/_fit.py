@@ -23,6 +23,7 @@ from penstock.decode._assemble import (
     dictionary_array,
     is_any,
     list_array,
+    list_items,
     list_lengths,
     map_array,
     null_rows,
@@ -175,7 +176,7 @@ def _fit_lists(array: pa.Array, type_: pa.DataType, path: str, cast: Cast) -> pa
     if is_.is_map(array.type):
         entry = {"key": array.type.key_type, "value": array.type.item_type}
         array = array.cast(pa.list_(pa.struct(entry)))
-    nulls, lengths, items = null_rows(array), list_lengths(array), array.flatten()
+    nulls, lengths, items = null_rows(array), list_lengths(array), list_items(array)
     if not type_.value_field.nullable and items.null_count:
         missing = _null(type_.value_field, f"{path}[]", null_rows(items))
         raise _in_row(missing, np.where(nulls, 0, lengths))

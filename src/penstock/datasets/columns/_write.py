@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.datasets.fields._paths import is_listlike
-from penstock.decode import ValueType
+from penstock.decode import ValueType, list_items
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def write_column(place: LevelFiles, type_: pa.DataType, arrays: Arrays) -> None:
         own.folder.mkdir(exist_ok=True)
         _write_valid(own, arrays)
         _write_offsets(own, OFFSETS, lambda: map(_list_lengths, arrays()))
-        write_column(place.of_items, type_.value_type, lambda: (one.flatten() for one in arrays()))
+        write_column(place.of_items, type_.value_type, lambda: map(list_items, arrays()))
         return
     if isinstance(type_, ValueType):
         write_column(place, type_.storage_type, lambda: (one.storage for one in arrays()))
