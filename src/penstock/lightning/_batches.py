@@ -206,8 +206,10 @@ class SplitBatches:
 
     def refresh(self) -> None:
         """Note that an encoder learnt from other ranks, with all batches trained."""
-        if not self._is_endless:
-            self._pass.close()  # Lightning may count the batches, and not ask for the end.
+        if not self._is_endless and self._epoch == self._trainer.current_epoch:
+            # Lightning may count the batches, and not ask for the end. After a resume, the pass of
+            # the next epoch may have begun.
+            self._pass.close()
         if self._at is not None:
             mark = self._at.mark._replace(learnt=self.loader.mark().learnt)
             self._at = self._at._replace(mark=mark)
