@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import multiprocessing
+import os
 import pickle
 import random
 import shutil
@@ -175,14 +176,20 @@ def test_it_is_the_same_source_otherwise(plain: Source) -> None:
 def test_another_process_finds_the_blocks_on_disk(
     url: str, method: str, fault_proxy: FaultProxy, tmp_path: Path
 ) -> None:
-    # Named, because the server of forks has the environment of whoever started it.
     options = {**fault_proxy.storage_options, "cache_dir": str(tmp_path)}
     source = penstock.open(url, storage_options=options).by_blocks()
     assert [record["id"] for record in source] == list(range(LENGTH))
     fault_proxy.clear()
-    with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as pool:
+    # A fork server has the variables of its start, and a cache tells stores apart by some of them.
+    own = {"initializer": _set_environment, "initargs": [dict(os.environ)]}
+    with ProcessPoolExecutor(1, multiprocessing.get_context(method), **own) as pool:
         assert pool.submit(_costs, source).result()["requests"] == 0
     assert fault_proxy.count("GET", "data/part") == 0
+
+
+def _set_environment(variables: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(variables)
 
 
 def _costs(source: Source) -> dict[str, float]:
