@@ -42,6 +42,19 @@ def test_importing_loads_nothing_heavy(name: str) -> None:
     assert not HEAVY & set(loaded)
 
 
+def test_opening_an_index_loads_no_arrow(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"x": 1}\n')
+    program = "import sys, penstock; print(penstock.open('a.jsonl')[0], *sys.modules, sep='\\n')"
+    command = [sys.executable, "-c", program]
+    for _ in range(2):
+        told = subprocess.run(command, check=True, cwd=tmp_path, capture_output=True, text=True)
+    record, *loaded = told.stdout.splitlines()
+    assert record == "{'x': 1}"
+    assert "penstock.datasets" in loaded
+    # They took more memory and time than the index of a billion records.
+    assert not {"pyarrow", "torch", "asyncio"} & set(loaded)
+
+
 # What others made is imported once; then each module of ours by a fork that has none of ours yet.
 IMPORT_EACH = """
 import importlib, os, sys, traceback

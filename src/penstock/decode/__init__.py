@@ -8,11 +8,17 @@ if TYPE_CHECKING:
     from penstock.decode._as_records import as_records, as_values
     from penstock.decode._assemble import empty_batch, list_items
     from penstock.decode._bad_rows import OF_A_RECORD, bad_rows, read_around_bad
-    from penstock.decode._columns import HOLDS_ALL
     from penstock.decode._fit import bad_texts, fit_batch, refuse_bad_texts, uuids_as_texts
     from penstock.decode._inferring import InferringDecoder
     from penstock.decode._pandas import keep_pandas_out
-    from penstock.decode._records import JSON_NAMES, OnBad, decode_as_json, decode_fast, decode_line
+    from penstock.decode._records import (
+        HOLDS_ALL,
+        JSON_NAMES,
+        OnBad,
+        decode_as_json,
+        decode_fast,
+        decode_line,
+    )
     from penstock.decode._text import blank_lines, is_utf8
     from penstock.decode._typed import TypedDecoder
     from penstock.decode._unify import WholeSchema, unify
@@ -32,11 +38,10 @@ __all__, __getattr__, __dir__ = facade(
         "_as_records": "as_records as_values",
         "_assemble": "empty_batch list_items",
         "_bad_rows": "OF_A_RECORD bad_rows read_around_bad",
-        "_columns": "HOLDS_ALL",
         "_fit": "bad_texts fit_batch refuse_bad_texts uuids_as_texts",
         "_inferring": "InferringDecoder",
         "_pandas": "keep_pandas_out",
-        "_records": "JSON_NAMES OnBad decode_as_json decode_fast decode_line",
+        "_records": "HOLDS_ALL JSON_NAMES OnBad decode_as_json decode_fast decode_line",
         "_text": "blank_lines is_utf8",
         "_typed": "TypedDecoder",
         "_unify": "WholeSchema unify",

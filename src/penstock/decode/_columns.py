@@ -18,11 +18,6 @@ from penstock.decode._bad_rows import bad_rows
 WHOLE_FLOATS = 2**53
 """Up to here a float that is a whole number is exactly that number."""
 
-HOLDS_ALL = (
-    "Give the field a type that holds all its values: text holds every string, number and boolean, "
-    "list<text> lists of them, json every value that JSON has."
-)
-"""What to do about a value that does not fit, where field types are given."""
 _LONGEST_VALUE = 80
 _TICKS_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 

@@ -31,8 +31,9 @@ from penstock.decode._assemble import (
     struct_array,
 )
 from penstock.decode._bad_rows import bad_rows
-from penstock.decode._columns import HOLDS_ALL, REFUSALS, WHOLE_FLOATS, Misfit, narrowed_floats
+from penstock.decode._columns import REFUSALS, WHOLE_FLOATS, Misfit, narrowed_floats
 from penstock.decode._nested_columns import column_for
+from penstock.decode._records import HOLDS_ALL
 from penstock.decode._value_types import TEXT, ValueType
 from penstock.errors import SchemaMismatchError
 

@@ -26,6 +26,12 @@ JSON_NAMES: dict[type, str] = {
 }
 """What a value of a type is called, where an object is expected."""
 
+HOLDS_ALL = (
+    "Give the field a type that holds all its values: text holds every string, number and boolean, "
+    "list<text> lists of them, json every value that JSON has."
+)
+"""What to do about a value that does not fit, where field types are given."""
+
 # msgspec keeps integers of any size (orjson turns those beyond 64 bit into floats) and is as fast.
 decode_fast = msgspec.json.Decoder().decode
 

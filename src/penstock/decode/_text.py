@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,6 +30,8 @@ def is_utf8(text: bytes) -> bool:
     """Return whether the text is UTF-8; much faster than decoding it, without holding the GIL."""
     if text.isascii():
         return True
+    import pyarrow as pa  # noqa: PLC0415 (opening an index needs none)
+
     type_, width = (pa.string(), np.int32) if len(text) < 1 << 31 else (pa.large_string(), np.int64)
     offsets = np.array([0, len(text)], width)
     whole = pa.Array.from_buffers(type_, 1, [None, pa.py_buffer(offsets), pa.py_buffer(text)])

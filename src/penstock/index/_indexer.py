@@ -31,7 +31,7 @@ from penstock.index._names import BAD_LINES, FILES, ROWS
 from penstock.index._open_index import load_beside, make_index
 from penstock.index._sample_schema import SAMPLE_SCHEMA, SampleSchema, encode_schema
 from penstock.index._scan import LineScan, LineScanner, ScannedFrames, opened, scan_file
-from penstock.jsonl import BOM, JsonlFile, read_pieces
+from penstock.jsonl import BOM, TextFile, read_pieces
 from penstock.storage import StorageOptions, join, local_path, locate
 from penstock.work import Bar
 
@@ -378,5 +378,5 @@ def _found(path: str) -> Found:
 
 
 def _lines(path: str, on_read: Callable[[int], object]) -> Iterator[bytes]:
-    for piece in read_pieces([JsonlFile(path).source()], _PIECE_BYTES, on_read):
+    for piece in read_pieces([TextFile(*locate(path))], _PIECE_BYTES, on_read):
         yield from io.BytesIO(piece.text)

@@ -25,7 +25,14 @@ if TYPE_CHECKING:
     from penstock.jsonl._records import RecordIterator as RecordIterator
     from penstock.jsonl._sync_writers import JsonlDirWriterSync as JsonlDirWriterSync
     from penstock.jsonl._sync_writers import JsonlWriterSync as JsonlWriterSync
-    from penstock.jsonl._text import BOM, TextPiece, decompressed, read_pieces, refuse_compressed
+    from penstock.jsonl._text import (
+        BOM,
+        TextFile,
+        TextPiece,
+        decompressed,
+        read_pieces,
+        refuse_compressed,
+    )
     from penstock.jsonl._zstd import decode_frame, read_seek_table
 
 __all__, __getattr__, __dir__ = facade(
@@ -44,7 +51,7 @@ __all__, __getattr__, __dir__ = facade(
         "_encode": "LineEncoder",
         "_names": "COMPRESSED SEQUENTIAL SHARD_EXTENSIONS compression_of names_file",
         "_policy": "ErrorPolicy place_in_line reason_text",
-        "_text": "BOM TextPiece decompressed read_pieces refuse_compressed",
+        "_text": "BOM TextFile TextPiece decompressed read_pieces refuse_compressed",
         "_zstd": "decode_frame read_seek_table",
     },
 )
