@@ -5,8 +5,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 # Tests wait for processes more than they compute: three keep two cores busy. A file stays together:
-# its set-up is shared.
-IN_PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
+# its set-up is shared. A process that dies, or ends because a test hangs, ends the run: in place of
+# restarted ones pytest-xdist waits for ever.
+IN_PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 INSTALLED_FROM := pyproject.toml constraints.txt src/penstock/__init__.py
 SYSTEM_PACKAGES := radosgw ceph-mon ceph-osd zstd exfat-fuse exfatprogs
 
