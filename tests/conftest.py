@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import shutil
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,6 +33,10 @@ pytest.register_assert_rewrite(
 pytest_plugins = ["tests.doctests", "tests.fuzz._report", "tests.servers.fixtures"]
 
 LONG_TIMEOUT = 1800
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what runs in its background so, and each process of a test inherits it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Normal runs try the same examples every time, so that a run fails for a change and not by chance;
 # long runs look for new ones. Nothing depends on how fast the machine is.

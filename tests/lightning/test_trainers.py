@@ -16,6 +16,7 @@ from tests.lightning.preprocessing import some
 from tests.lightning.small_models import FRAME, RECORDS, Net, Rows, trainer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.filterwarnings(
@@ -23,6 +24,13 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:.*callbacks used to create the checkpoint",
     "ignore:.*use of fork:DeprecationWarning",
 )
+
+
+@pytest.fixture
+def workers() -> Callable[[], set[int | None]]:
+    """Return a function that finds the worker processes that began during the test."""
+    before = multiprocessing.active_children()
+    return lambda: {one.pid for one in multiprocessing.active_children() if one not in before}
 
 
 def module(kind: Any, net: Net, **options: Any) -> Any:
@@ -91,59 +99,68 @@ def test_the_default_number_of_workers_trains() -> None:
             assert sorted(ids) == list(range(RECORDS))
 
 
-def test_workers_of_a_pass_that_was_left_end_with_the_run() -> None:
+def test_workers_of_a_pass_that_was_left_end_with_the_run(
+    workers: Callable[[], set[int | None]],
+) -> None:
     net = Net()
     data = module(PolarsDataModule, net, num_workers=2, preprocessor=some)
     trainer(max_steps=2, limit_val_batches=0).fit(net, datamodule=data)
     assert len(net.trained) == 2
-    assert multiprocessing.active_children() == []
+    assert workers() == set()
 
 
-def test_workers_of_a_run_that_failed_end_with_it() -> None:
+def test_workers_of_a_run_that_failed_end_with_it(
+    workers: Callable[[], set[int | None]],
+) -> None:
     net = Net()
     data = module(PolarsDataModule, net, num_workers=2)
     net.fails_at = 2
     run = trainer(limit_val_batches=0)
     with pytest.raises(ArithmeticError):
         run.fit(net, datamodule=data)
-    assert multiprocessing.active_children() == []
+    assert workers() == set()
 
 
 @pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
 @pytest.mark.parametrize("keep", [True, False])
-def test_workers_are_kept_from_epoch_to_epoch_as_asked(keep: bool) -> None:  # noqa: FBT001
+def test_workers_are_kept_from_epoch_to_epoch_as_asked(
+    keep: bool,  # noqa: FBT001
+    workers: Callable[[], set[int | None]],
+) -> None:
     net = Net()
-    workers: list[set[int | None]] = []
+    found: list[set[int | None]] = []
 
     def watch(*_: object) -> None:
-        workers.append({one.pid for one in multiprocessing.active_children()})
+        found.append(workers())
 
     data = PolarsDataModule(net, train=FRAME, num_workers=2, persistent_workers=keep)
     trainer([LambdaCallback(on_train_batch_end=watch)], max_epochs=3).fit(net, datamodule=data)
-    seen = set[int | None]().union(*workers)
+    seen = set[int | None]().union(*found)
     assert len(seen) == (2 if keep else 6)
-    assert multiprocessing.active_children() == []
+    assert workers() == set()
     for epoch in range(3):
         ids = [number for one in net.trained if one.epoch == epoch for number in one.ids]
         assert sorted(ids) == list(range(RECORDS))
 
 
-def test_loaders_of_every_epoch_leave_no_workers_behind() -> None:
+def test_loaders_of_every_epoch_leave_no_workers_behind(
+    workers: Callable[[], set[int | None]],
+) -> None:
     net = Net()
-    workers: list[int] = []
+    counts: list[int] = []
 
     def watch(*_: object) -> None:
-        workers.append(len(multiprocessing.active_children()))
+        counts.append(len(workers()))
 
     data = PolarsDataModule(net, train=FRAME, validate=FRAME, num_workers=1)
     options = {"max_epochs": 4, "limit_val_batches": 2, "reload_dataloaders_every_n_epochs": 1}
     gc.disable()  # Else it is left to chance.
     try:
         trainer([LambdaCallback(on_train_batch_end=watch)], **options).fit(net, datamodule=data)
-        assert multiprocessing.active_children() == []
+        assert workers() == set()
     finally:
         gc.enable()
-    assert max(workers) <= 2
+    assert max(counts) <= 2
     assert len(net.trained) == 16
 
 
