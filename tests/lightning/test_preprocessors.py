@@ -219,9 +219,9 @@ def test_a_generator_returns_any_iterable_of_dicts(kind: Any) -> None:
 @pytest.mark.parametrize(
     ("made", "mode", "text"),
     [
-        (None, "transformation", "'bad' must produce dicts, got NoneType"),
-        ([{}], "transformation", "'bad' must produce dicts, got list"),
-        ((one for one in ()), "transformation", "got generator. Register it with @preprocess"),
+        (None, "transformation", "a dict, got NoneType. To drop or multiply records, register it"),
+        ([{}], "transformation", "'bad' must produce a dict, got list"),
+        ((one for one in ()), "transformation", "got generator. To drop or multiply records"),
         ({}, "generator", "'bad' must produce an iterable of dicts, got dict"),
         ("ab", "generator", "'bad' must produce an iterable of dicts, got str"),
         (None, "generator", "'bad' must produce an iterable of dicts, got NoneType"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.lightning import ShardingStrategy
-from penstock.lightning._shares import Named, SharedRecords, steps_of
+from penstock.lightning._shares import SharedRecords, SourcePart, steps_of
 from penstock.lightning._units import UnitPlan, buffered
 from tests.rounds import rounds
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 FILE, CHUNK, RECORD = ShardingStrategy
 
 
-def files(sizes: Sequence[int], forward: Sequence[int] = ()) -> tuple[Named, ...]:
+def files(sizes: Sequence[int], forward: Sequence[int] = ()) -> tuple[SourcePart, ...]:
     """Return files of so many records each."""
     borders = pairwise(accumulate(sizes, initial=0))
-    named = [Named(f"data/{n}.jsonl", (own,), n in forward) for n, own in enumerate(borders)]
+    named = [SourcePart(f"data/{n}.jsonl", (own,), n in forward) for n, own in enumerate(borders)]
     return tuple(one for one in named if one.ranges[0][0] < one.ranges[0][1])
 
 
@@ -228,7 +228,7 @@ def test_readers_epochs_and_seeds_draw_differently() -> None:
 
 
 def test_rows_of_a_frame_are_drawn_one_by_one() -> None:
-    frame = (Named("", ((0, 5000),)),)
+    frame = (SourcePart("", ((0, 5000),)),)
     found = shares(UnitPlan(frame, CHUNK, 100, 3, 0, replacement=True), 3, 1)
     counts = Counter(chain(*found))
     assert [len(own) for own in found] == [1666, 1667, 1667]

@@ -296,25 +296,16 @@ def test_a_postprocessor_returns_predictions_or_changes_them(tmp_path: Path) -> 
     assert seen[1]["batch_indices"] == [4, 5, 6, 7]
 
 
-def test_a_data_module_says_where_records_come_from(tmp_path: Path) -> None:
+def test_types_may_come_from_the_tree_of_a_data_module(tmp_path: Path) -> None:
     class Data(lightning.LightningDataModule):
         hyperparameters = SCHEMA.hyperparameters
 
         def predict_dataloader(self) -> Any:
             return loader()
 
-        def rows_of(self, ids: Any) -> tuple[list[str], list[int]]:
-            return [f"file{number % 2}" for number in ids], [number // 2 for number in ids]
-
-    writer = Writer(tmp_path, ordered=True)
     model = Model(constant(kind={"value": 3}), None)
-    trainer(writer).predict(model, datamodule=Data())
-    assert names(tmp_path) == ["predictions.parquet"]
-    found = rows(tmp_path)
-    assert [(row["source"], row["row"]) for row in found] == [
-        (f"file{n // 5}", n % 5) for n in range(10)
-    ]
-    assert [row["inputs"]["n"] for row in found] == [0, 2, 4, 6, 8, 1, 3, 5, 7, 9]
+    trainer(Writer(tmp_path)).predict(model, datamodule=Data())
+    assert [(row["source"], row["row"]) for row in rows(tmp_path)] == [(None, n) for n in range(10)]
     assert content(tmp_path, "record/kind")[0]["value"] == "3"
 
 

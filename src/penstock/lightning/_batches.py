@@ -1,32 +1,32 @@
-"""The batches of a split as Lightning asks for them, and the module that hands them out.
+"""The batches of a split as Lightning asks for them.
 
 Lightning reads one batch ahead of a loader without a length, may save while a batch is trained, and
-keeps only the state of rank 0. So the data module keeps the states itself: every batch leaves a
-mark, and a callback says which batch was trained last, on every rank.
+keeps only the state of rank 0. So every batch leaves a mark, and the data module says which batch
+was trained last, on every rank.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from penstock.decode import OF_A_RECORD
-from penstock.errors import OptionError
-from penstock.lightning._lightning import pl
-from penstock.schema import Strata, split_named
+from penstock.errors import ChangedSourceError, OptionError
+from penstock.lightning._lightning import CombinedLoader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping
+    from collections.abc import Generator, Iterator
+    from types import SimpleNamespace
 
     from penstock.loading import DataLoader
     from penstock.loading._run import Mark
 
-    Kept: TypeAlias = Callable[..., Mapping[str, Any]]
-    """What a position keeps besides the state of the loader, by epoch."""
-
-T = TypeVar("T")
+PositionExtras: TypeAlias = Callable[..., Mapping[str, Any]]
+"""Returns what the position of a run keeps besides the state of the loader, by epoch."""
 
 
 class BatchEnd(NamedTuple):
@@ -37,40 +37,39 @@ class BatchEnd(NamedTuple):
     """Batches of the epoch up to here."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitFacts:
+    """What a data module knows of the batches of a split before they are made."""
+
+    steps: int | None = None
+    """How many an epoch has; None where only reading shows it."""
+    layout: object = None
+    """What `steps` depends on. The rest of an epoch that began with another layout has an unknown
+    number of batches."""
+    is_cut: bool = False
+    """Whether the loader makes more than `steps`, which are left out."""
+    is_endless: bool = False
+    """Whether an epoch of the loader has no end: one of Lightning then goes on where the one before
+    ended."""
+    extras: PositionExtras | None = None
+    rows_of: Callable[[Any], tuple[list[Any], list[int]]] | None = None
+    """Returns the file of each record, or None, and its row there, by the ids of batches."""
+    remedy: str = ""
+    """What to do about a bad record, in place of the loader's own words."""
+    resume_remedy: str = ""
+    """What to do where a position cannot be continued, likewise."""
+    unread: Callable[[], int] | None = None
+    """Returns how many records were tried where none can be read. A pass without a batch does not
+    show that: a preprocessor may have dropped all records."""
+
+
 class SplitBatches:
     """The batches of one split."""
 
-    def __init__(  # noqa: PLR0913 (what the data modules know of them)
-        self,
-        loader: DataLoader,
-        steps: int | None = None,
-        kept: Kept | None = None,
-        layout: object = None,
-        *,
-        is_cut: bool = False,
-        is_endless: bool = False,
-        remedy: str = "",
-        unread: Callable[[], int] = lambda: 0,
-    ) -> None:
-        """Hand out batches.
-
-        Args:
-            loader: Makes them.
-            steps: How many an epoch has, where that is known.
-            kept: What a position keeps besides the state of the loader.
-            layout: What decides how many batches an epoch has; a rest of it with another layout
-                has an unknown number.
-            is_cut: Whether the loader makes more of them, which are left out.
-            is_endless: Whether an epoch of the loader has no end: one of Lightning then goes on
-                where the one before ended.
-            remedy: What to do about a bad record, in place of the loader's own words.
-            unread: Returns how many records there are where none can be read, as a pass without
-                a batch does not say whether a preprocessor dropped them.
-        """
-        self._kept, self._layout, self._remedy, self._unread = kept, layout, remedy, unread
+    def __init__(self, loader: DataLoader, facts: SplitFacts) -> None:
         self.loader = loader
         """Makes the batches: `explain()` and `stats()` say how."""
-        self._steps, self._is_cut, self._is_endless = steps, is_cut, is_endless
+        self.facts = facts
         self._resumed = (-1, 0)
         """An epoch, and how many of its batches were trained before."""
         self._trainer: Any = None
@@ -97,17 +96,16 @@ class SplitBatches:
 
     def __iter__(self) -> Iterator[Any]:
         # A generator: Lightning makes an iterator, and after a resume says the epoch behind that.
-        is_training = self._end_epoch is not None
-        self._is_trained = is_training and self._trainer.train_dataloader is self
+        self._is_trained = self._end_epoch is not None and only_loader(self._trainer) is self
         if not self._is_trained:
             if self._trainer is not None:
                 self.loader.set_epoch(self._trainer.current_epoch)
             yield from self._begun()
             return
         epoch = self._trainer.current_epoch
-        if self._epoch < 0 or (epoch != self._epoch and not self._is_endless):
+        if self._epoch < 0 or (epoch != self._epoch and not self.facts.is_endless):
             self.close()
-            if not self._is_endless:
+            if not self.facts.is_endless:
                 # Lightning sets the epoch behind the first batch where it reads ahead.
                 self.loader.set_epoch(epoch)
             self._epoch, self._pass = epoch, self._begun()
@@ -139,8 +137,8 @@ class SplitBatches:
         count = before if is_rest else 0
         self._at = BatchEnd(present, count)
         left = None
-        if self._is_cut and self._steps is not None:
-            left = max(0, self._steps - count)
+        if self.facts.is_cut and self.facts.steps is not None:
+            left = max(0, self.facts.steps - count)
         for number, batch in enumerate(islice(self._advised(), left), count + 1):
             is_rest = False
             end = BatchEnd(self.loader.mark(), number)
@@ -150,22 +148,30 @@ class SplitBatches:
             else:
                 self._at = end
             yield batch
-        if is_rest and self._is_trained:
+        if is_rest and self._is_trained and self._was_last():
             # Resumed behind the last batch of an epoch: Lightning goes on with the next one.
             self._resumed = (epoch, before)
             self._epoch = epoch + 1
             self.loader.set_epoch(epoch + 1)
             yield from self._begun()
 
+    def _was_last(self) -> bool:
+        """Whether Lightning knew that the batch before a resume was the last one of its epoch.
+
+        It does not where limit_train_batches= stands for a length, and then ends the epoch by
+        asking for one more batch.
+        """
+        return bool(self._trainer.fit_loop.epoch_loop.batch_progress.is_last_batch)
+
     def _advised(self) -> Iterator[Any]:
         try:
             yield from self.loader
         except OF_A_RECORD as why:
-            if self._remedy:
-                why.advise(self._remedy)
+            if self.facts.remedy:
+                why.advise(self.facts.remedy)
             raise
-        seen = self.loader.stats()
-        if not seen["records"] and (tried := int(seen["bad_records"]) or self._unread()):
+        seen, unread = self.loader.stats(), self.facts.unread
+        if not seen["records"] and (tried := int(seen["bad_records"]) or (unread and unread())):
             raise RuntimeError(
                 f"no record can be read, and {tried:,} were tried: see the warnings of the log."
             )
@@ -177,27 +183,34 @@ class SplitBatches:
         self._epoch = -1
 
     def __len__(self) -> int:
-        if self._steps is None:
+        if self.facts.steps is None:
             raise TypeError("the number of batches is not known before they are made")
-        return self._steps
+        return self.facts.steps
 
-    # As Lightning asks for, which else warns of a resume. The data module keeps the state.
+    # Lightning asks loaders for these. Where the data module knows which batch was trained last, it
+    # keeps the state.
 
     def state_dict(self) -> dict[str, Any]:
-        return {}
+        return {} if self._is_trained else self.position()
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Do nothing."""
+        if state_dict:
+            self.go_to(state_dict)
+        elif self._trainer is None:
+            warnings.warn(
+                "the data module holds the position of this checkpoint: give the module itself to "
+                "Trainer.fit. Its loader alone begins the epoch anew.",
+                stacklevel=2,
+            )
+
+    @property
+    def batch_sampler(self) -> SimpleNamespace | None:
+        """Where Lightning sets the epoch of a loader that no data module follows."""
+        return self.loader.batch_sampler if self._trainer is None else None
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         # The trainer and the pass that is under way stay: the copy begins an epoch.
-        flags: dict[str, Any] = {
-            "is_cut": self._is_cut,
-            "is_endless": self._is_endless,
-            "remedy": self._remedy,
-        }
-        made = partial(SplitBatches, **flags)
-        return made, (self.loader, self._steps, self._kept, self._layout)
+        return SplitBatches, (self.loader, self.facts)
 
     def use(self) -> None:
         """Note that the next batch was trained."""
@@ -205,8 +218,8 @@ class SplitBatches:
             _, self._at = self._ahead.popleft()
 
     def refresh(self) -> None:
-        """Note that an encoder learnt from other ranks, with all batches trained."""
-        if not self._is_endless and self._epoch == self._trainer.current_epoch:
+        """Let the position have what an encoder learnt from other ranks at the end of an epoch."""
+        if not self.facts.is_endless and self._epoch == self._trainer.current_epoch:
             # Lightning may count the batches, and not ask for the end. After a resume, the pass of
             # the next epoch may have begun.
             self._pass.close()
@@ -221,171 +234,31 @@ class SplitBatches:
         """
         mark, count = self._at or (None, 0)
         state: Any = self.loader.state_dict(mark)
-        kept = {} if self._kept is None else self._kept(state["epoch"])
-        return {**kept, "state": state, "batches": count, "layout": self._layout}
+        extras = {} if self.facts.extras is None else self.facts.extras(state["epoch"])
+        return {**extras, "state": state, "batches": count, "layout": self.facts.layout}
 
     def go_to(self, position: Mapping[str, Any]) -> None:
         """Continue behind the last batch of a position."""
-        self.loader.load_state_dict(position["state"])
+        try:
+            self.loader.load_state_dict(position["state"])
+        except (ChangedSourceError, OptionError) as why:
+            if why.remedy and self.facts.resume_remedy:
+                why.advise(self.facts.resume_remedy)
+            raise
         self._resumed = (self.loader.mark().point.epoch, position["batches"])
-        if position["layout"] != self._layout:
-            if self._is_cut:
+        if position["layout"] != self.facts.layout:
+            if self.facts.is_cut:
                 raise OptionError(
                     "equalize='drop' continues an epoch with as many ranks and workers, and the "
                     "batch size, that it began with: bring them back, or use 'wrap'."
                 )
-            self._steps = None
+            self.facts = replace(self.facts, steps=None)
 
 
-class Follower(pl.Callback):
-    """Notes which batch was trained last, on every rank."""
-
-    def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
-        if isinstance(trainer.datamodule, BatchModule):
-            trainer.datamodule.use()
-
-    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        if isinstance(trainer.datamodule, BatchModule):
-            trainer.datamodule.end_epoch()
-            trainer.datamodule.refresh()
-
-
-class BatchModule(pl.LightningDataModule):
-    """The base of data modules: loaders by split, and a state that Lightning keeps."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        # A rank without a file predicts nothing; elsewhere all ranks have as many batches.
-        self.allow_zero_length_dataloader_with_multiple_devices = True
-        self._handed_out: dict[Strata, SplitBatches] = {}
-        self._positions: dict[Strata, Any] = {}
-        self._stage: str | None = None
-        """What Lightning does at present."""
-        self._is_asked_everywhere = False
-
-    # What a data module adds.
-
-    def _batches(self, strata: Strata, position: Mapping[str, Any] | None) -> SplitBatches | None:
-        """Return new batches of a split, to be continued from a position; None without one."""
-        raise NotImplementedError  # abstract
-
-    def of_first_rank(self, make: Callable[[], T]) -> T:
-        """Return what rank 0 makes, or raise its error, where Lightning asks every rank."""
-        if not self._is_asked_everywhere or self.trainer is None:
-            return make()
-        found: Any = None
-        if self.trainer.is_global_zero:
-            try:
-                found = make()
-            except Exception as why:  # noqa: BLE001 (raised on every rank)
-                found = why
-        found = self.trainer.strategy.broadcast(found)
-        if isinstance(found, Exception):
-            raise found
-        return found  # type: ignore[no-any-return]
-
-    def end_epoch(self) -> None:
-        """Do what is due on every rank when an epoch of training ends."""
-
-    # Lightning's hooks.
-
-    def setup(self, stage: str) -> None:
-        """Let every batch that is trained be noted."""
-        self._stage = stage
-        callbacks = getattr(self.trainer, "callbacks", [])
-        if stage == "fit" and not any(isinstance(one, Follower) for one in callbacks):
-            # First: a checkpoint that another callback saves has the batch that just ended.
-            callbacks.insert(0, Follower())
-
-    def teardown(self, stage: str) -> None:
-        """End a pass that Lightning left early, and all workers."""
-        self._stage = None
-        self._positions.clear()
-        for one in self._handed_out.values():
-            one.close()
-            one.loader.close()
-
-    def on_exception(self, exception: BaseException) -> None:
-        """Do so where a run fails: Lightning leaves out `teardown` then."""
-        del exception
-        self.teardown("")
-
-    def dataloader(self, strata: str, required: bool = True) -> SplitBatches | None:  # noqa: FBT001, FBT002 (as json2vec)
-        """Return the batches of a split, made anew from what the model is now.
-
-        Args:
-            strata: "train", "validate", "test" or "predict".
-            required: Whether a split without data raises; else it is None.
-        """
-        split = split_named(strata)
-        # Lightning's own loader may not be the first one: a model asks for a length.
-        is_kept = self._stage == "fit"
-        position = self._positions.get(split) if is_kept else self._positions.pop(split, None)
-        found = self._batches(split, position)
-        if found is None:
-            if required:
-                raise OptionError(f"no {self._WHAT} configured for strata: {split}")
-            return None
-        if position is not None:
-            found.go_to(position)
-        if self._stage == "fit":
-            found.follow(self.trainer, self.end_epoch if split is Strata.train else None)
-        if split in self._handed_out:
-            self._handed_out[split].loader.close()
-        self._handed_out[split] = found
-        return found
-
-    _WHAT = "source"
-
-    # An empty list lets Lightning leave out the loop; None would raise.
-
-    def train_dataloader(self) -> Any:
-        return self._or_empty("train")
-
-    def val_dataloader(self) -> Any:
-        return self._or_empty("validate")
-
-    def test_dataloader(self) -> Any:
-        return self._or_empty("test")
-
-    def predict_dataloader(self) -> Any:
-        return self._or_empty("predict")
-
-    def _or_empty(self, strata: str) -> Any:
-        self._is_asked_everywhere = True
-        try:
-            found = self.dataloader(strata, required=False)
-        finally:
-            self._is_asked_everywhere = False
-        return [] if found is None else found
-
-    def _trained(self) -> SplitBatches | None:
-        """Return the batches that are trained with, or were handed out last."""
-        used = getattr(self.trainer, "train_dataloader", None) if self._stage == "fit" else None
-        if isinstance(used, SplitBatches):
-            self._handed_out[Strata.train] = used
-        return self._handed_out.get(Strata.train)
-
-    def use(self) -> None:
-        """Note that a batch of training was trained."""
-        self._positions.clear()
-        if (trained := self._trained()) is not None:
-            trained.use()
-
-    def refresh(self) -> None:
-        """Note that all batches of an epoch were trained."""
-        if (trained := self._trained()) is not None:
-            trained.refresh()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return where training stands; every rank has to call it."""
-        trained = self._trained()
-        return {} if trained is None else {"train": trained.position()}
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Let the next loader of training continue where it stood."""
-        if self._stage in (None, "fit"):  # A checkpoint may be loaded to validate or predict, too.
-            self._positions = {split_named(split): one for split, one in state_dict.items()}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_handed_out": {}}
+def only_loader(trainer: Any) -> Any:
+    """Return the loader that a trainer trains with; None before it has one, and of several."""
+    loaders = getattr(trainer, "train_dataloader", None)
+    if isinstance(loaders, SplitBatches | None):
+        return loaders
+    found = CombinedLoader(loaders).flattened
+    return found[0] if len(found) == 1 else None

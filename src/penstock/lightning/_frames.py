@@ -12,21 +12,20 @@ import pyarrow as pa
 
 import penstock
 from penstock._lazy import imported
+from penstock._words import counted
 from penstock.datasets import as_stream
 from penstock.errors import OptionError
 from penstock.lightning._lightning import IterableDataset, get_worker_info
 from penstock.lightning._options import NUMBERED, SHARED, given_splits
-from penstock.lightning._schema_module import SchemaModule
-from penstock.lightning._shares import Named
+from penstock.lightning._schema_module import SchemaModule, SplitRecords
+from penstock.lightning._shares import SourcePart
 from penstock.lightning._trainer_ranks import ranks_of
-from penstock.loading import own_numbers
 from penstock.schema import Strata, split_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.datasets import Source, Stream
-    from penstock.lightning._batches import Kept
+    from penstock.datasets import Source
     from penstock.lightning._options import EngineOptions, SplitOptions
     from penstock.lightning._trainer_ranks import TrainerRanks
 
@@ -92,7 +91,7 @@ class PolarsDataModule(SchemaModule):
         given = locals()
         super().__init__(given, NUMBERED)
         frames = _by_split("dataframe", dataframe, given)
-        self._sources = {split: _source(split, frame) for split, frame in frames.items()}
+        self._given = {split: _source(split, frame) for split, frame in frames.items()}
 
     def _stream(
         self,
@@ -100,16 +99,12 @@ class PolarsDataModule(SchemaModule):
         options: SplitOptions,
         ranks: TrainerRanks,
         position: Mapping[str, Any],
-    ) -> tuple[Stream, Kept | None] | None:
-        source = self._sources.get(strata)
+    ) -> SplitRecords | None:
+        source = self._given.get(strata)
         if source is None:
             return None
-        parts = [Named("", ((0, len(source)),))] if len(source) else []
+        parts = [SourcePart("", ((0, len(source)),))] if len(source) else []
         return self._shared(source, parts, options, ranks, position)
-
-    def rows_of(self, ids: Any) -> tuple[list[str | None], list[int]]:
-        """Return where predicted records lie: no name, and their rows."""
-        return [None] * len(ids), own_numbers(ids).tolist()
 
 
 def _by_split(name: str, whole: Any, given: Mapping[str, Any]) -> dict[Strata, Any]:
@@ -210,8 +205,8 @@ class CustomDataModule(SchemaModule):
         given = locals()
         super().__init__(given, SHARED)
         self._warned: set[Strata] = set()
-        self._datasets = _by_split("datasets", datasets, given)
-        for split, one in self._datasets.items():
+        self._given = _by_split("datasets", datasets, given)
+        for split, one in self._given.items():
             if not isinstance(one, IterableDataset):
                 raise TypeError(f"{split}={one!r:.80}: expected a torch IterableDataset.")
 
@@ -221,23 +216,25 @@ class CustomDataModule(SchemaModule):
         options: SplitOptions,
         ranks: TrainerRanks,
         position: Mapping[str, Any],
-    ) -> tuple[Stream, Kept | None] | None:
+    ) -> SplitRecords | None:
         del position
-        dataset = self._datasets.get(strata)
+        dataset = self._given.get(strata)
         if dataset is None:
             return None
         readers = ranks.world_size * max(1, options.num_workers or 0)
-        if readers > 1 and strata not in self._warned and not _shards_itself(dataset):
+        shares = _shares_itself(dataset, over_ranks=ranks.world_size > 1)
+        if readers > 1 and strata not in self._warned and not shares:
             self._warned.add(strata)
             warnings.warn(
-                f"{type(dataset).__qualname__} is read by {readers} workers, and each reads all of "
-                "it: every record comes as often. Let it use penstock.lightning.shard_info(), or "
-                "set shards_itself = True on it.",
+                f"{type(dataset).__qualname__} is read by {counted(readers, 'worker')} of "
+                f"{counted(ranks.world_size, 'rank')}, and does not seem to share its records "
+                "between them: a record that each of them reads comes as often. Let it use "
+                "penstock.lightning.shard_info(), or set shards_itself = True on it.",
                 stacklevel=5,
             )
         stream = as_stream(_Dicts(dataset, strata, ranks))
         assert stream is not None  # noqa: S101 (an IterableDataset is one)
-        return stream, None
+        return SplitRecords(stream)
 
 
 class _Dicts(IterableDataset[dict[str, Any]]):
@@ -257,14 +254,17 @@ class _Dicts(IterableDataset[dict[str, Any]]):
             yield record
 
 
-def _shards_itself(dataset: Any) -> bool:
-    """Whether a dataset says that it shares its records, or asks which worker it is in."""
-    if getattr(dataset, "shards_itself", False):
-        return True
+def _shares_itself(dataset: Any, *, over_ranks: bool) -> bool:
+    """Whether a dataset says that it shares its records, or asks which worker, and rank, it is."""
     code = getattr(type(dataset).__iter__, "__code__", None)
-    return code is not None and bool({"get_worker_info", "shard_info"} & set(code.co_names))
+    names = set() if code is None else {*code.co_names}
+    if getattr(dataset, "shards_itself", False) or "shard_info" in names:
+        return True
+    return "get_worker_info" in names and (not over_ranks or not names.isdisjoint(_OF_RANKS))
 
 
+_OF_RANKS = {"get_rank", "get_world_size", "rank", "world_size", "global_rank", "environ", "getenv"}
+"""Names in a dataset that looks at its rank."""
 _reading: deque[TrainerRanks] = deque(maxlen=1)
 """The ranks of the dataset that this process reads."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.lightning._batch_module import BatchModule
 from penstock.lightning._lightning import pl
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ class SchemaMixin:
     schema: SchemaModel
 
     hyperparameters = _of_schema("hyperparameters")
-    batch_size = _of_schema("batch_size")
     interprocess_encoding_context = _of_schema("interprocess_encoding_context")
     statistics = _of_schema("statistics")
     select = _of_schema("select")
@@ -49,6 +49,15 @@ class SchemaMixin:
     reset = _of_schema("reset")
     encode = _of_schema("encode")
     write = _of_schema("write")
+
+    @property
+    def batch_size(self) -> int:
+        """Observations in a batch."""
+        return int(self.schema.batch_size)
+
+    @batch_size.setter
+    def batch_size(self, size: int) -> None:
+        self.schema.batch_size = size
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep what the schema has learnt."""
@@ -63,7 +72,11 @@ class SchemaMixin:
 
     def configure_callbacks(self) -> list[Any]:
         """Return what brings the vocabularies of all ranks together."""
-        return [*super().configure_callbacks(), Synchronizer()]  # type: ignore[misc]
+        found = super().configure_callbacks()  # type: ignore[misc]
+        trainer = getattr(self, "_trainer", None)
+        if any(isinstance(one, Synchronizer) for one in getattr(trainer, "callbacks", ())):
+            return [*found]  # Of an earlier run: Lightning would say that it is replaced.
+        return [*found, Synchronizer()]
 
 
 class Synchronizer(pl.Callback):
@@ -73,4 +86,5 @@ class Synchronizer(pl.Callback):
         pl_module.schema.synchronize()
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        pl_module.schema.synchronize()
+        if not isinstance(trainer.datamodule, BatchModule):  # It does so itself.
+            pl_module.schema.synchronize()

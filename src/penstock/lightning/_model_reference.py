@@ -22,7 +22,7 @@ class ModelReference:
         if missing:
             raise TypeError(
                 f"model={model!r:.80} has no {', '.join(missing)}: give a SchemaModel, or a "
-                "LightningModule with SchemaMixin."
+                "LightningModule with SchemaMixin whose attribute schema is a SchemaModel."
             )
         if not isinstance(model.hyperparameters, Tree):  # type: ignore[attr-defined]
             raise TypeError(

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MOST_WORKERS = 8
+_ELSEWHERE = {
+    "batch_size": "The model has it: SchemaModel(…, batch_size=…)",
+    "shuffle": "observation_buffer_size= is the number of observations that a shuffle draws from",
+    "drop_last": "The last batch of an epoch is always handed out",
+}
+"""Options that users look for, and what there is instead."""
+_OF_TRAINING = ("shuffle", "weights", "balance", "skip")
+"""Options of `DataLoader` that hold for training alone, unless they are given by split."""
 
 
 class ShardingStrategy(StrEnum):
@@ -168,6 +176,13 @@ def split_options(
     return {split: SplitOptions(**own) for split, own in found.items()}
 
 
+def of_split(name: str, value: Any, split: Strata) -> Any:
+    """Return what an option of `DataLoader` is for a split; None for its default."""
+    if isinstance(value, Mapping):
+        return _by_split(name, value).get(split)
+    return value if split is Strata.train or name not in _OF_TRAINING else None
+
+
 def _by_split(name: str, value: Mapping[Any, Any]) -> dict[Strata, Any]:
     try:
         return {split_named(key): one for key, one in value.items()}
@@ -178,11 +193,23 @@ def _by_split(name: str, value: Mapping[Any, Any]) -> dict[Strata, Any]:
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint at the known name that is most like another one; "" where none is like it.
 
-    >>> nearest("sampel_rate", ["sample_rate", "sharding"])
-    " Did you mean 'sample_rate'?"
+    >>> nearest("sampel_rate", ["sample_rate", "sharding"]), nearest("val", ["validate"])
+    (" Did you mean 'sample_rate'?", " Did you mean 'validate'?")
     """
-    found = get_close_matches(name, known, 1)
+    known = [*known]
+    found = [one for one in known if one.startswith(name)] or get_close_matches(name, known, 1)
     return f" Did you mean {found[0]!r}?" if found else ""
+
+
+def option_hint(name: str, known: Iterable[str]) -> str:
+    """Return a hint at what an unknown option of a data module means.
+
+    >>> option_hint("seed", ["sample_rate"])
+    ' Give engine=EngineOptions(seed=…).'
+    """
+    if name in EngineOptions.__dataclass_fields__:
+        return f" Give engine=EngineOptions({name}=…)."
+    return f" {_ELSEWHERE[name]}." if name in _ELSEWHERE else nearest(name, known)
 
 
 def _whole(least: int | None) -> Callable[[str, Any], int]:

@@ -68,7 +68,9 @@ class PredictionParts:
         sources: Sequence[str | None],
         numbers: Sequence[int | None],
     ) -> None:
-        """Add rows."""
+        """Add rows; the first ones raise where no part can be published."""
+        if not self._rows and self._writer is None:
+            open_for_writing(self._store, self._folder, self._name()).discard()
         self._rows.append((inputs, predictions, sources, numbers))
         self._bytes += inputs.nbytes + sum(array.nbytes for array in predictions.values())
         if self._bytes >= _GROUP_BYTES:
@@ -95,10 +97,12 @@ class PredictionParts:
         if self._writer is not None and not table.schema.equals(self._writer.schema):
             self._close()
         if self._writer is None:
-            name = join(self._folder, f"rank-{self._rank:05d}-{self._number:05d}.parquet")
-            self._file = open_for_writing(self._store, self._folder, name)
+            self._file = open_for_writing(self._store, self._folder, self._name())
             self._writer = pq.ParquetWriter(self._file, table.schema)
         self._writer.write_table(table, row_group_size=table.num_rows)
+
+    def _name(self) -> str:
+        return join(self._folder, f"rank-{self._rank:05d}-{self._number:05d}.parquet")
 
     def _close(self) -> None:
         if self._writer is not None:

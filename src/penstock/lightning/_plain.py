@@ -6,8 +6,9 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError
-from penstock.lightning._batches import BatchModule, SplitBatches
-from penstock.lightning._options import given_splits
+from penstock.lightning._batch_module import BatchModule
+from penstock.lightning._batches import SplitBatches, SplitFacts
+from penstock.lightning._options import given_splits, of_split
 from penstock.loading import DataLoader, refuse_unknown
 from penstock.schema import Strata
 
@@ -26,7 +27,8 @@ class DataModule(BatchModule):
         encode: Decides what a batch is, as for `DataLoader`.
         batch_size: Records in a batch of one rank.
         shuffle: Whether, or how, training is shuffled; other splits keep their order.
-        options: Further arguments of `DataLoader`, for all splits.
+        options: Further arguments of `DataLoader`. `weights`, `balance` and `skip` hold for
+            training, others for all splits; a dict by split gives each its own.
 
     >>> module = DataModule(
     ...     train=[{"n": number} for number in range(5)], encode={"n": "int64"}, batch_size=2
@@ -47,33 +49,44 @@ class DataModule(BatchModule):
         shuffle: Any = False,
         **options: Any,
     ) -> None:
-        self._sources = given_splits(locals())
+        given = given_splits(locals())
         super().__init__()
-        if not self._sources:
+        self._given = given
+        if not self._given:
             raise OptionError("at least one of train, validate, test and predict is needed.")
         if "epochs" in options:
             raise OptionError("epochs=: Trainer(max_epochs=…) says how many there are.")
-        refuse_unknown(options.keys() - signature(DataLoader).parameters.keys(), DataLoader)
-        self._options = {"encode": encode, "batch_size": batch_size, **options}
-        self._shuffle = shuffle
+        unknown = options.keys() - signature(DataLoader).parameters.keys()
+        for name in unknown:
+            if near := [split for split in Strata if split.startswith(name)]:
+                raise TypeError(f"DataModule has no argument {name!r}. Did you mean {near[0]!r}?")
+        refuse_unknown(unknown, DataLoader)
+        self._encode = encode
+        self._options = {"batch_size": batch_size, "shuffle": shuffle, **options}
 
     def _batches(self, strata: Strata, position: Mapping[str, Any] | None) -> SplitBatches | None:
         del position
-        source = self._sources.get(strata)
+        source = self._given.get(strata)
         if source is None:
             return None
-        shuffle = self._shuffle if strata is Strata.train else False
-        encode = self._options["encode"]
+        encode = self._encode
         if hasattr(encode, "for_split"):
             encode = encode.for_split(strata)
-        loader = DataLoader(source, **{**self._options, "encode": encode, "shuffle": shuffle})
+        if hasattr(encode, "syncs_early"):
+            encode.syncs_early = True  # All ranks have as many batches.
+        own = {
+            name: found
+            for name, value in self._options.items()
+            if (found := of_split(name, value, strata)) is not None
+        }
+        loader = DataLoader(source, encode, **own)
         try:
             steps = len(loader)
         except TypeError:
             steps = None
-        return SplitBatches(loader, steps, layout=steps)
+        return SplitBatches(loader, SplitFacts(steps=steps, layout=steps))
 
     def end_epoch(self) -> None:
         """Bring the vocabularies of all ranks together, if the encoder has some."""
-        if hasattr(self._options["encode"], "synchronize"):
-            self._options["encode"].synchronize()
+        if hasattr(self._encode, "synchronize"):
+            self._encode.synchronize()

@@ -135,6 +135,9 @@ def column(
     ... ).to_pylist()
     [[('red', 0.1)], [('red', 0.2)]]
     """
+    if isinstance(values, list) and all(isinstance(one, str) for one in values):
+        # Labels of a category alone.
+        values = {"value": values} if type_ is not None and is_.is_struct(type_) else values
     if isinstance(values, Mapping):
         return _by_name(values, type_, numbers, name)
     here = _on_host(values, len(numbers))

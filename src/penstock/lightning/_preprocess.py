@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError
-from penstock.lightning._options import STREAMING, nearest, one_of
+from penstock.lightning._options import STREAMING, nearest, one_of, option_hint
 
 if TYPE_CHECKING:
     from penstock.schema import Strata
@@ -138,9 +138,8 @@ def check_options(
             nor = (
                 "" if preprocessor is None else f", nor has the preprocessor {preprocessor.name!r}"
             )
-            raise TypeError(
-                f"the data module has no option {name!r}{nor}.{nearest(name, [*known, *declared])}"
-            )
+            hint = option_hint(name, [*known, *declared])
+            raise TypeError(f"the data module has no option {name!r}{nor}.{hint}")
     if preprocessor is not None and signature is not None:
         try:
             signature.bind({}, **_taken(preprocessor, {**options, **dict.fromkeys(GIVEN)}))
@@ -172,7 +171,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
         return None
 
 
-class Observed:
+class PreprocessorCall:
     """Makes observations of a record: a function for `Stream.map`."""
 
     def __init__(
@@ -187,9 +186,11 @@ class Observed:
 
     def __call__(self, record: dict[str, Any]) -> list[dict[str, Any]]:
         made = self._preprocessor.func(record, **self._options)
-        if self._preprocessor.mode is PreprocessorMode.transformation:
-            made = [made]
-        elif isinstance(made, str | bytes | Mapping) or not isinstance(made, Iterable):
+        if self.keeps_count:
+            if not isinstance(made, dict):
+                self._refuse(made, "a dict", " To drop or multiply records, register")
+            return [made]
+        if isinstance(made, str | bytes | Mapping) or not isinstance(made, Iterable):
             self._refuse(made, "an iterable of dicts")
         found = list(made)
         for one in found:
@@ -197,8 +198,8 @@ class Observed:
                 self._refuse(one, "dicts")
         return found
 
-    def _refuse(self, made: object, wanted: str) -> None:
-        hint = " Register it with @preprocess(yields=True)." if inspect.isgenerator(made) else ""
+    def _refuse(self, made: object, wanted: str, hint: str = "") -> None:
+        hint = hint and f"{hint} it with @preprocess(yields=True)."
         raise TypeError(
             f"the preprocessor {self._preprocessor.name!r} must produce {wanted}, got "
             f"{type(made).__name__}.{hint}"

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.errors import OptionError
-from penstock.lightning._batches import BatchModule, SplitBatches
+from penstock.lightning._batch_module import BatchModule
+from penstock.lightning._batches import SplitBatches, SplitFacts
 from penstock.lightning._model_reference import ModelReference
 from penstock.lightning._options import EngineOptions, split_options
-from penstock.lightning._preprocess import Observed, check_options, resolved
-from penstock.lightning._shares import SharedRecords, steps_of
+from penstock.lightning._preprocess import PreprocessorCall, check_options, resolved
+from penstock.lightning._shares import FileRows, SharedRecords, steps_of
 from penstock.lightning._trainer_ranks import TrainerRanks, loader_ranks, ranks_of
-from penstock.lightning._units import CHUNK, UnitPlan, spread_chunk
+from penstock.lightning._units import CHUNK, UnitPlan, is_frame, spread_chunk
 from penstock.loading import DataLoader
 from penstock.schema import Strata
 
@@ -21,12 +23,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from penstock.datasets import Source, Stream
-    from penstock.lightning._batches import Kept
+    from penstock.lightning._batches import PositionExtras
     from penstock.lightning._options import OptionRule, SplitOptions
-    from penstock.lightning._shares import Named
+    from penstock.lightning._shares import SourcePart
     from penstock.schema import Schema
 
 _log = logging.getLogger("penstock.lightning")
+
+
+class SplitRecords(NamedTuple):
+    """The raw records of a split, as readers share them."""
+
+    stream: Stream
+    extras: PositionExtras | None = None
+    rows_of: FileRows | None = None
 
 
 class SchemaModule(BatchModule):
@@ -90,12 +100,13 @@ class SchemaModule(BatchModule):
         options: SplitOptions,
         ranks: TrainerRanks,
         position: Mapping[str, Any],
-    ) -> tuple[Stream, Kept | None] | None:
-        """Return the raw records of a split, and what a position keeps of how they are shared."""
+    ) -> SplitRecords | None:
+        """Return the raw records of a split; None without one."""
         raise NotImplementedError  # abstract
 
     def _batches(self, strata: Strata, position: Mapping[str, Any] | None) -> SplitBatches | None:
         options, ranks = self._options[strata], ranks_of(self.trainer)
+        is_training = strata is Strata.train
         if strata is Strata.predict:  # Every record once, in its order.
             options = options.in_order()
         workers = options.workers(ranks.local_world_size)
@@ -104,8 +115,9 @@ class SchemaModule(BatchModule):
         made = self._stream(strata, options, ranks, position or {})
         if made is None:
             return None
-        stream, kept = made
-        stream = self._observed(stream, strata)
+        if self.engine.epoch == "infinite" and is_training and not options.replacement:
+            raise OptionError("epoch='infinite' draws with replacement: give replacement=True.")
+        stream = self._observed(made.stream, strata)
         if options.sample_rate < 1:
             stream = stream.sample(options.sample_rate)
         equalize = "none" if strata is Strata.predict else self.engine.equalize
@@ -116,7 +128,7 @@ class SchemaModule(BatchModule):
             name=str(strata),
             split=str(strata),
         )
-        is_endless = options.replacement and self.engine.epoch == "infinite"
+        is_endless = is_training and options.replacement and self.engine.epoch == "infinite"
         loader = DataLoader(
             stream,
             self._encoder(strata),
@@ -140,22 +152,24 @@ class SchemaModule(BatchModule):
                 "sample, an infinite epoch or a dataset of its own do not say: use 'wrap'."
             )
         steps = None if counts is None else _equal(counts, ranks.rank, equalize)
-        return SplitBatches(
-            loader,
-            steps,
-            kept,
-            layout,
+        facts = SplitFacts(
+            steps=steps,
+            layout=layout,
             is_cut=is_cut,
             is_endless=is_endless,
+            extras=made.extras,
+            rows_of=made.rows_of,
             remedy="" if self._skips_bad else _REMEDY,
-            unread=stream.unread if isinstance(stream, SharedRecords) else lambda: 0,
+            resume_remedy=_RESUME_REMEDY,
+            unread=stream.unread if isinstance(stream, SharedRecords) else None,
         )
+        return SplitBatches(loader, facts)
 
     def _observed(self, stream: Stream, strata: Strata) -> Stream:
         if self._preprocessor is None:
             return stream
         context = self._reference.context
-        return stream.map(Observed(self._preprocessor, self._kwargs, strata, context))
+        return stream.map(PreprocessorCall(self._preprocessor, self._kwargs, strata, context))
 
     def training_records(self) -> tuple[Schema, Source | Iterator[Any]]:
         """Return the schema, and the observations of training, each once: for `fit_vocabulary`."""
@@ -163,7 +177,7 @@ class SchemaModule(BatchModule):
         made = self._stream(Strata.train, options, TrainerRanks(0, 1), {})
         if made is None:
             raise OptionError("fit_vocabulary: the data module has no train=.")
-        stream, schema = self._observed(made[0], Strata.train), self._reference.schema()
+        stream, schema = self._observed(made.stream, Strata.train), self._reference.schema()
         if stream.source is not None and not stream.is_mapped:
             return schema, stream.source
         loader = DataLoader(stream, batch_size=CHUNK, num_workers=0, rank=0, world_size=1)
@@ -172,6 +186,7 @@ class SchemaModule(BatchModule):
     def _encoder(self, strata: Strata) -> Any:
         schema = self._reference.schema().for_split(strata)
         engine = self.engine
+        schema.syncs_early = engine.equalize != "none"  # Ranks then have as many batches.
         schema.path, schema.null_semantics = engine.path, engine.null_semantics
         schema.mask_padding = engine.mask_padding
         return schema
@@ -202,6 +217,11 @@ class SchemaModule(BatchModule):
     def _skips_bad(self) -> bool:
         return self.engine.on_error == "skip"
 
+    @property
+    def _names_chunks(self) -> bool:
+        """Whether json2vec names records by chunk and row, for assignment="hash"."""
+        return False
+
     def end_epoch(self) -> None:
         """Bring the vocabularies of all ranks together."""
         self._reference.schema().synchronize()
@@ -209,15 +229,15 @@ class SchemaModule(BatchModule):
     def _shared(
         self,
         source: Source,
-        parts: Sequence[Named],
+        parts: Sequence[SourcePart],
         options: SplitOptions,
         ranks: TrainerRanks,
         position: Mapping[str, Any],
-    ) -> tuple[Stream, Kept]:
-        """Return the records of a source, shared out as options say."""
+        **kept: Any,
+    ) -> SplitRecords:
+        """Return the records of a source, shared out; a position has what is `kept`."""
         readers = ranks.world_size * max(1, options.num_workers or 0)
-        is_frame = [one.name for one in parts] == [""]
-        usual = spread_chunk(len(source), readers) if is_frame else CHUNK
+        usual = spread_chunk(len(source), readers) if is_frame(parts) else CHUNK
         chunk = position.get("chunk") or options.chunk_batch_size or usual
         if options.replacement:
             if not len(source) and not self.engine.allow_empty:
@@ -231,6 +251,7 @@ class SchemaModule(BatchModule):
             readers,
             self._agreed_seed(position or None),
             by_hash=self.engine.assignment == "hash",
+            names_chunks=self._names_chunks,
             buffer=options.file_buffer_size,
             replacement=options.replacement,
             begun=None if begun is None or begun[1] == readers else begun,
@@ -238,10 +259,14 @@ class SchemaModule(BatchModule):
         # A shuffle reads back and forth, which a file that is read from its beginning cannot.
         is_held = options.observation_buffer_size > 1 and any(part.is_forward for part in parts)
         stream = SharedRecords(source, plan).changed(is_held=is_held, skips_bad=self._skips_bad)
-        return stream, plan.kept
+        return SplitRecords(stream, partial(plan.kept, **kept), FileRows(parts))
 
 
 _REMEDY = "To skip such records: engine=EngineOptions(on_error='skip')."
+_RESUME_REMEDY = (
+    "Bring back the data, num_workers= and the options of the split that the run began with, or "
+    "start a new run."
+)
 
 
 def _equal(counts: Sequence[int], rank: int, equalize: str) -> int:

@@ -15,6 +15,7 @@ from penstock.datasets import Stream, fingerprint_of, origins_of
 from penstock.decode import OF_A_RECORD, read_around_bad
 from penstock.errors import CorruptFileError
 from penstock.lightning._units import hashed_owner
+from penstock.loading import own_numbers
 from penstock.order import mixed
 from penstock.storage import is_remote
 
@@ -30,13 +31,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("penstock.lightning")
 
-_PIECE = 1 << 16
-"""Record numbers that are made together."""
 _TRIED = 1 << 10
 """Records that are read together to find one that is not bad."""
 
 
-class Named(NamedTuple):
+class SourcePart(NamedTuple):
     """A part of a source with a name of its own: a file, or a whole frame."""
 
     name: str
@@ -49,7 +48,7 @@ class Named(NamedTuple):
         return [0, *accumulate(stop - start for start, stop in self.ranges)][:-1]
 
 
-def files_of(source: Source) -> list[Named]:
+def files_of(source: Source) -> list[SourcePart]:
     """Return the files of a source with the numbers of their records."""
     blocks = np.asarray(source.blocks)
     if len(blocks) < 2:  # noqa: PLR2004 (no records)
@@ -64,15 +63,15 @@ def files_of(source: Source) -> list[Named]:
     names = source.files
     forward = {one.files[at] for one in origins_of(source) for at in one.stream_files}
     return [
-        Named(names[number], tuple(ranges), names[number] in forward)
+        SourcePart(names[number], tuple(ranges), names[number] in forward)
         for number, ranges in sorted(found.items())
     ]
 
 
 class FileRows:
-    """The files of record numbers, and their rows there."""
+    """The files of records, and their rows there."""
 
-    def __init__(self, parts: Sequence[Named]) -> None:
+    def __init__(self, parts: Sequence[SourcePart]) -> None:
         runs = sorted(
             (start, row, part.name)
             for part in parts
@@ -80,10 +79,11 @@ class FileRows:
         )
         self._starts = np.array([start for start, _, _ in runs], np.int64)
         self._rows = np.array([row for _, row, _ in runs], np.int64)
-        self._names = [name for _, _, name in runs]
+        self._names = [name or None for _, _, name in runs]
 
-    def of(self, numbers: Numbers) -> tuple[list[str], list[int]]:
-        """Return the file of each record, and its row."""
+    def __call__(self, ids: Numbers) -> tuple[list[str | None], list[int]]:
+        """Return the file of each record, by its id in batches, and its row; a frame is no file."""
+        numbers = own_numbers(ids)
         runs = np.searchsorted(self._starts, numbers, side="right") - 1
         rows = self._rows[runs] + numbers - self._starts[runs]
         return [self._names[run] for run in runs.tolist()], rows.tolist()
@@ -153,13 +153,8 @@ class SharedRecords(Stream):
     def opened(self, number: int, start: int, worker: TorchWorker | None) -> Iterator[Numbers]:
         del worker
         unit = self.units[number]
-        for begin, end in unit.ranges:
-            size = -(-(end - begin) // unit.step)
-            skipped = min(start, size)
-            start -= skipped
-            for first in range(skipped, size, _PIECE):
-                at = begin + np.arange(first, min(first + _PIECE, size)) * unit.step
-                yield at if unit.draw is None else self._drawn(at, unit.draw)
+        for at in unit.pieces(start):
+            yield at if unit.draw is None else self._drawn(at, unit.draw)
 
     def _drawn(self, at: Numbers, key: int) -> Numbers:
         """Return records drawn with replacement, the same for the same numbers of draws."""

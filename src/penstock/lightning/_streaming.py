@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 import os
 import re
 import warnings
-from functools import partial, reduce
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import penstock
 from penstock._lazy import require
-from penstock._words import counted, few
+from penstock._words import counted, few, warn_once
 from penstock.errors import (
     ChangedSourceError,
     CorruptFileError,
@@ -21,6 +22,7 @@ from penstock.errors import (
     StoragePermissionError,
     UnsupportedFileError,
 )
+from penstock.index import list_files
 from penstock.lightning._options import (
     STREAMING,
     ShardingStrategy,
@@ -29,18 +31,19 @@ from penstock.lightning._options import (
     one_of,
 )
 from penstock.lightning._schema_module import SchemaModule
-from penstock.lightning._shares import FileRows, files_of
-from penstock.loading import own_numbers
+from penstock.lightning._shares import files_of
 from penstock.schema import Strata
-from penstock.storage import StorageOptions, locate
+from penstock.storage import StorageOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from penstock.datasets import Source, Stream
-    from penstock.lightning._batches import Kept
+    from penstock.datasets import Source
     from penstock.lightning._options import EngineOptions, SplitOptions
+    from penstock.lightning._schema_module import SplitRecords
     from penstock.lightning._trainer_ranks import TrainerRanks
+
+_log = logging.getLogger("penstock.lightning")
 
 _FORMATS = {Suffix.ndjson: "jsonl", Suffix.feather: "arrow", Suffix.json: None}
 """The formats of `penstock.open`, where they have other names; those of `.json` show in files."""
@@ -138,10 +141,8 @@ class StreamingDataModule(SchemaModule):
             raise OptionError(f"root={self._root!r}: expected a folder, or s3://bucket/prefix.")
         if self._suffix is Suffix.avro:
             require("fastavro", extra="avro", purpose="suffix='avro'")
-        self._patterns = {
-            split: _compiled(split, one) for split, one in given_splits(given).items()
-        }
-        if not self._patterns:
+        self._given = {split: _compiled(split, one) for split, one in given_splits(given).items()}
+        if not self._given:
             warnings.warn("a StreamingDataModule without a split has no data.", stacklevel=2)
 
     def _stream(
@@ -150,8 +151,8 @@ class StreamingDataModule(SchemaModule):
         options: SplitOptions,
         ranks: TrainerRanks,
         position: Mapping[str, Any],
-    ) -> tuple[Stream, Kept | None] | None:
-        pattern = self._patterns.get(strata)
+    ) -> SplitRecords | None:
+        pattern = self._given.get(strata)
         if pattern is None:
             return None
         files = self.of_first_rank(lambda: self._matching(strata, pattern))
@@ -166,8 +167,6 @@ class StreamingDataModule(SchemaModule):
             )
         spelled = {path: name for name, path in files.items()}
         parts = sorted(part._replace(name=spelled[part.name]) for part in files_of(source))
-        if strata is Strata.predict:
-            self._predicted = FileRows(parts)
         needs_more = options.sharding is ShardingStrategy.file and not options.replacement
         if needs_more and 0 < len(parts) < ranks.world_size:
             warnings.warn(
@@ -175,14 +174,15 @@ class StreamingDataModule(SchemaModule):
                 "ranks have no record of their own. Give sharding='chunk'.",
                 stacklevel=2,
             )
-        stream, kept = self._shared(source, parts, options, ranks, position)
         below = [name.removeprefix(self._root) for name in files]
-        return stream, partial(kept, files=below)
+        return self._shared(source, parts, options, ranks, position, files=below)
 
     def _matching(self, strata: Strata, pattern: re.Pattern[str]) -> dict[str, str]:
         """Return the files of a split, as the root is spelled, and where they are."""
         listed = self._listed()
         files = {name: path for name, path in listed.items() if pattern.search(name)}
+        if strata is Strata.train:
+            self._warn_of_shared(files)
         if files or self.engine.allow_empty:
             return files
         text = f"no file below {self._root} matches {strata}={pattern.pattern!r}; there "
@@ -193,6 +193,17 @@ class StreamingDataModule(SchemaModule):
         if any(map(re.compile(glob).search, listed)):
             text += f' It reads as a glob, and a regular expression is needed: r"{glob}".'
         raise OptionError(text)
+
+    def _warn_of_shared(self, files: Iterable[str]) -> None:
+        for split in (Strata.validate, Strata.test):
+            pattern = self._given.get(split)
+            both = [] if pattern is None else [name for name in files if pattern.search(name)]
+            if both:
+                warn_once(
+                    _log,
+                    f"{counted(len(both), 'file', ('is', 'are'))} in both train= and {split}=, the "
+                    f"first is {both[0]}. A pattern is searched in the whole path, root included.",
+                )
 
     def _as_before(self, files: Mapping[str, str], before: list[str]) -> dict[str, str]:
         """Return the files that a run began with."""
@@ -214,16 +225,16 @@ class StreamingDataModule(SchemaModule):
         return {name: files[name] for name in wanted}
 
     def _listed(self) -> dict[str, str]:
-        """Return all files below the root, as it is spelled, sorted, and where they are."""
-        store, name = locate(self._root, StorageOptions(self.engine.storage_options))
-        try:
-            found = [entry.name for entry in store.list(name, recursive=True)]
-        except FileNotFoundError:
-            store.entry(name)  # Raises where the root is no file, either.
-            return {self._root: store.path(name)}
-        spelled = self._root.rstrip("/")
-        below = {f"{spelled}/{one[len(name) :].lstrip('/')}": store.path(one) for one in found}
-        return dict(sorted(below.items()))
+        """Return the files below the root, as it is spelled, sorted, and where they are."""
+        listing = list_files(self._root, options=StorageOptions(self.engine.storage_options))
+        if listing.folder is None:
+            return {self._root: listing.files[0].path}
+        spelled, paths = self._root.rstrip("/"), sorted(one.path for one in listing.files)
+        return {f"{spelled}/{path[len(listing.folder) :].lstrip('/')}": path for path in paths}
+
+    @property
+    def _names_chunks(self) -> bool:
+        return self._suffix is not Suffix.ndjson
 
     @property
     def _skips_bad(self) -> bool:
@@ -268,10 +279,6 @@ class StreamingDataModule(SchemaModule):
         )
         return source
 
-    def rows_of(self, ids: Any) -> tuple[list[str], list[int]]:
-        """Return the files of predicted records, and their rows there."""
-        return self._predicted.of(own_numbers(ids))
-
 
 def _compiled(split: str, pattern: Any) -> re.Pattern[str]:
     if isinstance(pattern, re.Pattern) and isinstance(pattern.pattern, str):
@@ -301,9 +308,10 @@ def _is_glob(pattern: str) -> bool:
 def _from_glob(pattern: str) -> str:
     r"""Return the regular expression that means what a glob does.
 
-    >>> print(_from_glob("train-*.csv"))
-    train-[^/]*\.csv$
+    >>> print(_from_glob("{train,test}-*.csv"))
+    (?:train|test)-[^/]*\.csv$
     """
     parts = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    found = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
-    return "".join(parts.get(one) or re.sub(r"([.^$+(){}|])", r"\\\1", one) for one in found) + "$"
+    parts |= {"{": "(?:", "}": ")", ",": "|"} if "{" in pattern else {}
+    found = re.split(r"(\*\*/|\*\*|[*?{},])", pattern)
+    return "".join(parts.get(one) or re.sub(r"([.^$+()|])", r"\\\1", one) for one in found) + "$"

@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.lightning._shares import Named
+    from penstock.lightning._shares import SourcePart
 
     Ranges = tuple[tuple[int, int], ...]
     """Record numbers from start to stop."""
 
 CHUNK = 4096
 """Records of a chunk, where nothing else is said."""
+_PIECE = 1 << 16
+"""Record numbers that are made together."""
 _SPREAD = 4
 """Chunks for each worker, where a frame has fewer than that."""
 _PLACES = 8
@@ -38,22 +40,37 @@ class SourceUnit(NamedTuple):
     """Says who owns it where that depends on names."""
     ranges: Ranges
     step: int = 1
-    """Takes each so-manieth record of a range."""
+    """Takes every `step`-th record of a range."""
     share: int | None = None
     """The number of the reader that it was made for; None where any reader may own it."""
     draw: int | None = None
     """The key of as many draws over all records; their numbers are the ranges."""
+    numbers: NDArray[np.int64] | None = None
+    """Record numbers in place of ranges."""
 
     @property
     def size(self) -> int:
+        if self.numbers is not None:
+            return len(self.numbers)
         return sum(-(-(stop - start) // self.step) for start, stop in self.ranges)
+
+    def pieces(self, start: int) -> Iterator[NDArray[np.int64]]:
+        """Yield the numbers of its records, or draws, from the one at `start` on."""
+        if self.numbers is not None:
+            yield self.numbers[start:]
+        for begin, end in self.ranges:
+            size = -(-(end - begin) // self.step)
+            skipped = min(start, size)
+            start -= skipped
+            for first in range(skipped, size, _PIECE):
+                yield begin + np.arange(first, min(first + _PIECE, size)) * self.step
 
 
 @dataclass(frozen=True, slots=True)
 class UnitPlan:
     """The units of each epoch: records that one worker reads, in the order in which it does."""
 
-    parts: tuple[Named, ...]
+    parts: tuple[SourcePart, ...]
     sharding: ShardingStrategy
     chunk: int
     """Records of a chunk."""
@@ -62,11 +79,13 @@ class UnitPlan:
     seed: int
     by_hash: bool = False
     """Whether owners depend on names alone."""
+    names_chunks: bool = False
+    """Whether a record is named by its chunk and its row there, as in json2vec's Arrow files."""
     buffer: int = 1
     """Parts that a shuffle of their order draws from."""
     replacement: bool = False
     begun: tuple[int, int] | None = None
-    """An epoch that was begun with another number of readers, and that number."""
+    """An epoch that began before a resume, with another number of readers, and that number."""
 
     @property
     def changes(self) -> bool:
@@ -92,7 +111,7 @@ class UnitPlan:
         if self.sharding is ShardingStrategy.chunk:
             return _chunk_units(parts, self.chunk)
         if self.by_hash:
-            return _hashed_shares(parts, readers)
+            return self._hashed_shares(parts, readers)
         # Records go round by their numbers: none of the readers gets the first one of each file.
         return [
             SourceUnit(f"share:{share}", ((first, stop),), readers, share)
@@ -106,7 +125,7 @@ class UnitPlan:
         """Return for each reader draws of as many records as there are, divided by the readers."""
         total = sum(stop - start for part in self.parts for start, stop in part.ranges)
         edges = [total * reader // readers for reader in range(readers + 1)]
-        if [part.name for part in self.parts] == [""]:
+        if is_frame(self.parts):
             (key,) = keys("row draws", self.seed, epoch)
             return [
                 SourceUnit(f"draw:{share}", (edge,), 1, share, key)
@@ -120,6 +139,24 @@ class UnitPlan:
             for unit in pool.drawn(stop - start, (self.seed, epoch), share, readers)
         ]
 
+    def _hashed_shares(self, parts: Sequence[SourcePart], count: int) -> list[SourceUnit]:
+        """Return a unit for each reader, with the records that it owns by their hashes."""
+        numbers, owners = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for part in parts:
+            own = np.concatenate([np.arange(start, stop) for start, stop in part.ranges])
+            rows = range(len(own))
+            names = (divmod(row, self.chunk) if self.names_chunks else (row,) for row in rows)
+            hashed = (hashed_owner(_key("record", part.name, *name), count) for name in names)
+            numbers.append(own)
+            owners.append(np.fromiter(hashed, np.int64, len(own)))
+        records, owner = np.concatenate(numbers), np.concatenate(owners)
+        shares = (records[owner == share] for share in range(count))
+        return [
+            SourceUnit(f"share:{share}", (), share=share, numbers=own)
+            for share, own in enumerate(shares)
+            if len(own)
+        ]
+
 
 class _Pool(NamedTuple):
     """Units to draw from."""
@@ -131,7 +168,7 @@ class _Pool(NamedTuple):
     """The first units are so many files that can only be read from their beginning."""
 
     @classmethod
-    def of(cls, parts: Sequence[Named], chunk: int) -> _Pool:
+    def of(cls, parts: Sequence[SourcePart], chunk: int) -> _Pool:
         whole = [SourceUnit(part.name, part.ranges) for part in parts if part.is_forward]
         units = [*whole, *_chunk_units([part for part in parts if not part.is_forward], chunk)]
         ends = np.cumsum([unit.size for unit in units], dtype=np.int64)
@@ -179,7 +216,7 @@ def _cut(ranges: Ranges, skipped: int, count: int) -> Ranges:
     return tuple(found)
 
 
-def _chunk_units(parts: Sequence[Named], size: int) -> list[SourceUnit]:
+def _chunk_units(parts: Sequence[SourcePart], size: int) -> list[SourceUnit]:
     return [
         SourceUnit(_key("chunk", part.name, number), ranges)
         for part in parts
@@ -187,17 +224,9 @@ def _chunk_units(parts: Sequence[Named], size: int) -> list[SourceUnit]:
     ]
 
 
-def _hashed_shares(parts: Sequence[Named], count: int) -> list[SourceUnit]:
-    """Return a unit for each reader, with the records that it owns by their hashes."""
-    found: list[list[tuple[int, int]]] = [[] for _ in range(count)]
-    for part in parts:
-        numbers = (number for start, stop in part.ranges for number in range(start, stop))
-        for row, number in enumerate(numbers):
-            owner = hashed_owner(_key("record", part.name, row), count)
-            found[owner].append((number, number + 1))
-    return [
-        SourceUnit(f"share:{share}", tuple(own), 1, share) for share, own in enumerate(found) if own
-    ]
+def is_frame(parts: Sequence[SourcePart]) -> bool:
+    """Whether the parts of a source are one frame, which has no name."""
+    return [part.name for part in parts] == [""]
 
 
 def _key(kind: str, name: str, *number: int) -> str:

@@ -9,7 +9,8 @@ import numpy as np
 
 from penstock.decode import inferred_batch
 from penstock.errors import ObjectExistsError, OptionError
-from penstock.lightning._lightning import pl
+from penstock.lightning._batches import SplitBatches
+from penstock.lightning._lightning import CombinedLoader, pl
 from penstock.lightning._parts import PredictionParts, files_in, merge_parts, next_number
 from penstock.lightning._predictions import PredictionTypes
 from penstock.schema import Observations
@@ -136,7 +137,9 @@ class Writer(pl.Callback):
         if len(kept):
             columns = {at: array.take(kept) for at, array in columns.items()}
             chosen = None if ids is None else ids[kept]
-            self._parts.add(inputs, columns, *_identity(trainer.datamodule, chosen, len(kept)))
+            loaders = trainer.predict_dataloaders
+            identity = _identity(loaders, dataloader_idx, chosen, len(kept))
+            self._parts.add(inputs, columns, *identity)
         self._batches += 1
         if self._every is not None and self._batches % self._every == 0:
             self._parts.publish()
@@ -218,11 +221,12 @@ def _array(values: Any) -> Any:
     return None if values is None else values.cpu().numpy()
 
 
-def _identity(datamodule: Any, ids: Any, rows: int) -> tuple[list[Any], list[Any]]:
-    """Return source and row of each record; a data module knows them by its numbers."""
+def _identity(
+    loaders: Any, number: int, ids: Any, rows: int
+) -> tuple[Sequence[str | None], Sequence[int | None]]:
+    """Return source and row of each record, as the loader that made the batch knows them."""
     if ids is None:
         return [None] * rows, [None] * rows
-    if hasattr(datamodule, "rows_of"):
-        sources, numbers = datamodule.rows_of(ids)
-        return list(sources), list(numbers)
-    return [None] * rows, ids.tolist()
+    loader = CombinedLoader(loaders).flattened[number]
+    rows_of = loader.facts.rows_of if isinstance(loader, SplitBatches) else None
+    return ([None] * rows, ids.tolist()) if rows_of is None else rows_of(ids)

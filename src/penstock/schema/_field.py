@@ -33,8 +33,14 @@ class LeafField(Movable):
     def __len__(self) -> int:
         return len(self.state)
 
+    def __iter__(self) -> Iterator[Any]:
+        """Yield its parts: Lightning looks for the size of a batch in them."""
+        return iter(self._parts())
+
     def __repr__(self) -> str:
-        return f"LeafField of {tuple(self.state.shape)}"
+        content = self.content.items() if isinstance(self.content, dict) else [("", self.content)]
+        shapes = ", ".join(f"{name} {tuple(part.shape)}".strip() for name, part in content)
+        return f"LeafField of {shapes}{', with targets' * bool(self.targets)}"
 
     def tensors(self) -> dict[str, Any]:
         """Return its parts by name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
+from penstock._words import counted
 from penstock.batch import BatchPosition
 from penstock.datasets import Source
 from penstock.datasets import open as open_source
@@ -20,11 +22,14 @@ from penstock.schema._values import in_order_of_appearance, key_label
 from penstock.work import Bar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from penstock.schema._arrays import LeafArrays
     from penstock.schema._schema import Schema
+    from penstock.schema._vocabulary import Vocabulary
+
+_log = logging.getLogger("penstock.schema")
 
 _TOGETHER = 4096
 
@@ -61,8 +66,7 @@ def fit_vocabulary(
     check_count("fit_vocabulary", "min_count", min_count)
     if order not in ("frequency", "first"):
         raise OptionError(f"fit_vocabulary: order={order!r}: expected 'frequency' or 'first'.")
-    if isinstance(schema, HasTraining):
-        schema, source = schema.training_records()
+    schema, source = _training(schema, source)
     active = schema.hyperparameters.active_requests
     words = {at: one for at, one in schema.interprocess_encoding_context.items() if at in active}
     counts: dict[Address, Counter[Any]] = {address: Counter() for address in words}
@@ -81,9 +85,24 @@ def fit_vocabulary(
         kept = [key for key, count in seen.items() if count >= min_count]
         if order == "frequency":
             kept.sort(key=lambda key, seen=seen: (-seen[key], str(key)))  # type: ignore[misc]
-        words[address].load_snapshot([*map(key_label, kept)])
+        _hold(words[address], kept, address)
         words[address].is_frozen = freeze
     return {address: len(vocabulary) for address, vocabulary in words.items()}
+
+
+def _training(schema: Schema | HasTraining, source: Any) -> tuple[Schema, Any]:
+    if not isinstance(schema, HasTraining):
+        return schema, source
+    if source is not None:
+        raise OptionError("fit_vocabulary: the data module has the records: leave source out.")
+    return schema.training_records()
+
+
+def _hold(words: Vocabulary, keys: Sequence[Any], address: Address) -> None:
+    words.load_snapshot([*map(key_label, keys)])
+    if len(keys) > len(words):
+        text = "%s: there are %s, and max_vocab_size=%d keeps the first of them"
+        _log.warning(text, address, counted(len(keys), "label"), len(words))
 
 
 def _add_labels(counts: Counter[Any], leaf: LeafArrays) -> None:

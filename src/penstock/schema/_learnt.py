@@ -7,6 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock._lazy import imported
+from penstock._words import counted, warn_once
 from penstock.errors import OptionError
 from penstock.schema._nodes import VALUED
 from penstock.schema._statistics import ClassCounts, RunningStats, agreed, agreed_counts
@@ -99,6 +100,14 @@ class Learnt:
             numbers.update(content[state == VALUED])
         if "content" in counts:
             counts["content"].update(content[state == VALUED])
+        words = self.vocabularies.get(address)
+        if words is not None and words.left_out is not None:
+            warn_once(
+                _log,
+                f"{address}: the vocabulary is full, with {counted(len(words), 'label')}; "
+                f"{words.left_out!r} and others are unknown. Give it a larger max_vocab_size, or "
+                "call fit_vocabulary, which keeps the most frequent ones.",
+            )
 
     def forget(self, address: Address) -> None:
         """Begin anew with one leaf; all that share this learn it."""

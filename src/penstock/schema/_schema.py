@@ -65,6 +65,9 @@ class Schema(SchemaEdits):
         """Whether `p_mask` hides padded slots, too, so that a model learns where lists end."""
         self.sync_every: int | None = None
         """After how many batches of training all ranks `synchronize` by themselves."""
+        self.syncs_early = False
+        """Whether they do so after 1, 2, 4, 8 … batches, where `sync_every` is None. All ranks have
+        to train in step."""
         self._learnt = Learnt(self.hyperparameters.requests)
         self._plan: ReadPlan | None = None
         self._source: Source | None = None
@@ -251,8 +254,9 @@ class Schema(SchemaEdits):
         return Batch(made, where.ids, valid)
 
     def _count_batch(self) -> None:
-        learnt = self._learnt
-        if self.sync_every and learnt.batches and not learnt.batches % self.sync_every:
+        learnt, every = self._learnt, self.sync_every
+        rest = learnt.batches % every if every else learnt.batches & (learnt.batches - 1)
+        if learnt.batches and not rest and (every or self.syncs_early):
             learnt.synchronize(None)
         learnt.batches += 1
 

@@ -52,6 +52,8 @@ class Vocabulary:
         """The number of all labels that it does not hold."""
         self.is_frozen = False
         """Whether `reserve` adds no more labels."""
+        self.left_out: Any = None
+        """A label that `reserve` had no room for."""
         self._numbers: dict[Any, int] = {}
         self._proposed: dict[Any, None] | None = None
 
@@ -84,6 +86,9 @@ class Vocabulary:
         if learn and not self.is_frozen:
             for key in keys:
                 if len(known) + len(proposed or ()) >= missing:
+                    if self.left_out is None:
+                        new = (key for key in keys if key not in known)
+                        self.left_out = next(map(key_label, new), None)
                     break
                 if key not in known:
                     if proposed is None:

@@ -253,9 +253,9 @@ class StreamFeed:
                 raise ChangedSourceError(
                     f"the units of the stream changed since the state was saved: there were "
                     f"{document.order.units or 1:,}, and there are {now.units or 1:,} now, or "
-                    f"others (fingerprint {document.fingerprint} then, {now.fingerprint} now). "
-                    "Give the same units, or on_changed='continue' to go on with those that are "
-                    "there, each as far as the unit of its number came."
+                    f"others (fingerprint {document.fingerprint} then, {now.fingerprint} now).",
+                    remedy="Give the same units, or on_changed='continue' to go on with those that "
+                    "are there, each as far as the unit of its number came.",
                 )
             if not point.position or now.units is None:
                 return now

@@ -107,8 +107,8 @@ class StreamPoint:
         if units is None and lanes and done.units != lanes:
             raise OptionError(
                 f"the state is of {done.units} ranks × workers, and there are {lanes} now: what "
-                "each of them read is known to the IterableDataset alone. Continue with as many, "
-                "or begin the epoch anew: set_epoch(n)."
+                "each of them read is known to the IterableDataset alone. Give num_workers= for as "
+                "many, or begin the epoch anew: set_epoch(n) of the DataLoader."
             )
         return done
 

@@ -63,7 +63,7 @@ class Number(Leaf):
 
     def from_values(self, values: Sequence[Any]) -> SlotValues:
         floats = np.array([*map(_number, range(len(values)), values)], np.float64)
-        return self._of_floats(floats, lambda slot: values[slot] is not None)
+        return self._of_floats(floats, lambda slot: values[slot] is not None and values[slot] != "")
 
     def from_arrow(self, values: pa.Array) -> SlotValues:
         if is_.is_string(values.type):
@@ -92,7 +92,7 @@ class Number(Leaf):
 
 
 def _number(slot: int, value: Any) -> float:
-    if value is None:
+    if value is None or (isinstance(value, str) and not value):  # As an empty field of CSV.
         return float("nan")
     try:
         is_plain = isinstance(value, int | float | str)
