@@ -318,6 +318,24 @@ def test_a_bad_line_stops_the_run_with_its_file_or_is_skipped_and_logged(
     assert "record 6 is left out" in caplog.text
 
 
+@pytest.mark.parametrize("bad", ["null", "[1]", '"text"', "7"])
+@pytest.mark.parametrize("suffix", ["ndjson", "json"])
+def test_a_preprocessor_sees_no_record_that_is_json_but_no_object(
+    tmp_path: Path, suffix: str, bad: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = ['{"n": 0}', bad, '{"n": 1}']
+    whole = "\n".join(texts) if suffix == "ndjson" else f"[{', '.join(texts)}]"
+    (tmp_path / "a.x").write_text(whole)
+    strict, lenient = (
+        module(tmp_path, suffix, test=".", engine={"on_error": one}, preprocessor=dict)
+        for one in ("raise", "skip")
+    )
+    with pytest.raises(MalformedLineError, match=r"record 1 \(.*a\.x.*on_error='skip'"):
+        list(strict.dataloader("test"))
+    assert numbers(lenient.dataloader("test")) == [0, 1]
+    assert "record 1 is left out" in caplog.text
+
+
 def test_a_file_that_cannot_be_opened_is_left_out_with_a_warning_or_raises(tmp_path: Path) -> None:
     write(tmp_path / "parquet" / "a.parquet", records(0), "parquet")
     (tmp_path / "parquet" / "b.parquet").write_bytes(b"PAR1 is no whole file")

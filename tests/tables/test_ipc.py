@@ -105,6 +105,20 @@ def test_a_stream_without_its_end_has_the_batches_that_are_whole(tmp_path: Path)
     assert len(penstock.open(tmp_path / "schema.arrow")) == 0
 
 
+def test_a_message_of_a_stream_whose_kind_is_unknown_is_refused_with_its_records(
+    tmp_path: Path,
+) -> None:
+    path = write(tmp_path / "a.arrow", pa.table({"n": range(25)}), 10, "stream")
+    data = path.read_bytes()
+    second = [at for at in range(len(data)) if data.startswith(b"\xff\xff\xff\xff", at)][2]
+    kind = data.index(bytes([3, 4, 0]), second)  # a record batch, in metadata of version 5
+    path.write_bytes(data[:kind] + bytes([3 ^ 16]) + data[kind + 1 :])
+    with pytest.raises(OSError, match="Header-type"):
+        pa.ipc.open_stream(path).read_all()
+    with pytest.raises(CorruptFileError, match=f"message at byte {second:,} holds neither records"):
+        penstock.open(path)
+
+
 def test_a_folder_of_datasets_opens_as_it_was_saved(tmp_path: Path) -> None:
     """`save_to_disk` of Hugging Face's datasets writes streams, and two descriptions."""
     for number in range(2):

@@ -12,8 +12,8 @@ import numpy as np
 
 from penstock._words import warn_once
 from penstock.datasets import Stream, fingerprint_of, origins_of
-from penstock.decode import OF_A_RECORD, read_around_bad
-from penstock.errors import CorruptFileError
+from penstock.decode import JSON_NAMES, OF_A_RECORD, read_around_bad
+from penstock.errors import CorruptFileError, MalformedLineError
 from penstock.lightning._units import hashed_owner
 from penstock.loading import own_numbers
 from penstock.order import mixed
@@ -164,7 +164,7 @@ class SharedRecords(Stream):
         return ((mixed(at.astype(np.uint64), key) >> half) * records >> half).astype(np.int64)
 
     def records(self, numbers: Numbers) -> list[Any]:
-        read = super().records
+        read = self._objects
         try:
             return read(numbers)
         except (*OF_A_RECORD, CorruptFileError) as why:
@@ -180,6 +180,22 @@ class SharedRecords(Stream):
                 _log.warning("record %d is left out: %s", numbers[start], bad)
             found += value or [None]
         return found
+
+    def _objects(self, numbers: Numbers) -> list[Any]:
+        """Return records; raise at one that is JSON, but no object."""
+        found = super().records(numbers)
+        bad = next((row for row, one in enumerate(found) if not isinstance(one, dict)), None)
+        if bad is None or self.source is None:
+            return found
+        number, kind = int(numbers[bad]), JSON_NAMES[type(found[bad])]
+        file, at, _ = self.source.location(number)
+        raise MalformedLineError(
+            f"record {number:,} ({file}, at byte {at:,}) cannot be read: a record is a JSON object, "
+            f"and this is {kind}.",
+            path=file,
+            offset=at,
+            record=number,
+        )
 
     def unread(self) -> int:
         """Return how many records the source has, if all are left out as bad ones; else 0."""

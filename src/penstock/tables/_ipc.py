@@ -238,6 +238,8 @@ def _messages(file: OpenFile, nodes: int) -> bytes:
     while at < file.size and (at != file.size - _PREFIX or file.read_at(at, _PREFIX) != _CLOSED):
         message, body = _message(file, at)
         kind = FlatTable(message[_PREFIX:]).integer(_KIND, "<B")
+        if kind not in (_IS_BATCH, _IS_DICTIONARY):
+            raise DamagedHeadError(f"the message at byte {at:,} holds neither records nor labels")
         facts = _fact(message, body, nodes) if kind == _IS_BATCH else (0, 0)
         found.append((kind, at, len(message), body, *facts))
         at += len(message) + body
