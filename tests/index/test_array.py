@@ -158,7 +158,7 @@ def test_an_object_over_several_lines_is_refused_by_every_verb(
 def test_no_index_is_made_of_a_folder_with_an_array_among_lines(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"n": 1}\n')
     (tmp_path / "b.json").write_text('[{"n": 2}]')
-    with pytest.raises(OptionError, match=r"b\.json holds JSON arrays, and files beside it JSON L"):
+    with pytest.raises(OptionError, match=r"b\.json holds JSON arrays, where JSON Lines are exp"):
         penstock.open(tmp_path)
     assert not (tmp_path / "index").exists()
     assert invoke("convert", tmp_path, tmp_path / "out" / "c.jsonl").exit_code == 2

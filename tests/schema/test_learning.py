@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import penstock
+from penstock.errors import OptionError
 from penstock.schema import (
     Array,
     Category,
@@ -48,6 +49,13 @@ def test_a_frozen_vocabulary_stays_frozen_after_a_resume() -> None:
     second.load_state_dict(first.state_dict())
     list(second)
     assert again.state_dict()["vocabularies"]["record/k"] == kept
+
+
+def test_fitting_names_what_it_takes() -> None:
+    with pytest.raises(TypeError, match=r"or a schema and a source, not object\..*model\.schema"):
+        fit_vocabulary(object(), WORDS)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="the source is missing"):
+        fit_vocabulary(schema())
 
 
 def test_a_leaf_that_is_not_active_learns_when_it_is() -> None:

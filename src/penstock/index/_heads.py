@@ -88,6 +88,7 @@ def check_heads(files: Sequence[Found], kind: str) -> None:
         for one, row in zip(asked, pool.map(format_by_head, asked), strict=True):
             if row is not None and row is not expected and expected is not None:
                 raise OptionError(
-                    f"{one.path} holds {row.title}, and files beside it {expected.title}; a source "
-                    "has one format. Name the files of one of them, as a list or by a pattern."
+                    f"{one.path} holds {row.title}, where {expected.title} are expected: by files "
+                    "beside it, or by the format that was given. A source has one format: give "
+                    "that of this file, or choose files of one."
                 )

@@ -190,8 +190,8 @@ class SharedRecords(Stream):
         number, kind = int(numbers[bad]), JSON_NAMES[type(found[bad])]
         file, at, _ = self.source.location(number)
         raise MalformedLineError(
-            f"record {number:,} ({file}, at byte {at:,}) cannot be read: a record is a JSON object, "
-            f"and this is {kind}.",
+            f"record {number:,} ({file}, at byte {at:,}) cannot be read: a record is a JSON "
+            f"object, and this is {kind}.",
             path=file,
             offset=at,
             record=number,

@@ -16,6 +16,7 @@ from penstock.datasets import Source
 from penstock.datasets import open as open_source
 from penstock.errors import OptionError
 from penstock.schema._nodes import ValueState, check_count
+from penstock.schema._schema import Schema
 from penstock.schema._statistics import agreed
 from penstock.schema._tree import Address
 from penstock.schema._values import in_order_of_appearance, key_label
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from penstock.schema._arrays import LeafArrays
-    from penstock.schema._schema import Schema
     from penstock.schema._vocabulary import Vocabulary
 
 _log = logging.getLogger("penstock.schema")
@@ -91,8 +91,15 @@ def fit_vocabulary(
 
 
 def _training(schema: Schema | HasTraining, source: Any) -> tuple[Schema, Any]:
-    if not isinstance(schema, HasTraining):
+    if isinstance(schema, Schema):
+        if source is None:
+            raise OptionError("fit_vocabulary(schema, source): the source is missing.")
         return schema, source
+    if not isinstance(schema, HasTraining):
+        raise TypeError(
+            "fit_vocabulary takes a data module, or a schema and a source, not "
+            f"{type(schema).__name__}. The schema of a model with SchemaMixin is model.schema."
+        )
     if source is not None:
         raise OptionError("fit_vocabulary: the data module has the records: leave source out.")
     return schema.training_records()
