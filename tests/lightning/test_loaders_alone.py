@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.lightning.small_models import BatchModule
+    from penstock.lightning._batch_module import BatchModule
 
     Make = Callable[[Net], BatchModule]
 
