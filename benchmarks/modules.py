@@ -41,7 +41,7 @@ from penstock.lightning import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from penstock.lightning._batches import BatchModule
+    from penstock.lightning._batch_module import BatchModule
 
 _BATCH, _LOT, _FILES = 256, 4096, 8
 _CEILING, _LOADER = "ceiling: schema over Arrow", "DataLoader, Arrow table"

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from penstock.batch import Batch
-    from penstock.lightning._batches import BatchModule, SplitBatches
+    from penstock.lightning._batch_module import BatchModule
+    from penstock.lightning._batches import SplitBatches
 
 RECORDS = 11
 FRAME = pl.DataFrame({"x": [float(number) for number in range(RECORDS)], "c": list("abcabcabdef")})

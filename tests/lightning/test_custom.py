@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -108,6 +109,34 @@ def test_one_that_does_not_is_read_by_each_worker_and_a_warning_says_so_once() -
         values(data)
         values(module(dataset, num_workers=2))
         values(module(Whole(), num_workers=0))
+
+
+class ByWorkerAndRank(ByWorker):
+    """Shares records over ranks as well."""
+
+    def __iter__(self) -> Iterator[Any]:
+        worker, rank = get_worker_info(), int(os.environ.get("RANK", "0"))
+        assert worker is not None
+        yield from self.records[worker.id + rank :: worker.num_workers]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "ranks", "is_warned"),
+    [(ByWorker(), 1, False), (ByWorker(), 2, True), (ByWorkerAndRank(), 2, False)],
+)
+def test_one_that_looks_at_its_worker_has_to_look_at_its_rank_too(
+    dataset: Any,
+    ranks: int,
+    is_warned: bool,  # noqa: FBT001
+) -> None:
+    data = module(dataset, num_workers=2)
+    data.trainer = SimpleNamespace(global_rank=0, world_size=ranks, num_nodes=1)  # type: ignore[assignment]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        batches(data)
+    texts = [str(one.message) for one in caught if issubclass(one.category, UserWarning)]
+    assert bool(texts) is is_warned
+    assert all("is read by 4 workers of 2 ranks" in text for text in texts)
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tempfile
 from hashlib import sha256
+from itertools import islice
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -297,6 +298,20 @@ def test_an_epoch_without_end_goes_on() -> None:
 
 
 # Workers.
+
+
+def test_only_training_is_endless_and_it_draws_with_replacement() -> None:
+    engine = EngineOptions(seed=1, epoch="infinite")
+    data = PolarsDataModule(
+        model(), dataframe=FRAME, replacement=True, num_workers=0, engine=engine
+    )
+    made = islice(batches(data, "validate"), 9)
+    assert [len(batch) for batch in made] == [3, 3, 3, 2]
+    assert len(batches(data, "test")) == 4
+    data = PolarsDataModule(model(), dataframe=FRAME, num_workers=0, engine=engine)
+    with pytest.raises(OptionError, match="epoch='infinite' draws with replacement"):
+        batches(data)
+    assert len(batches(data, "validate")) == 4
 
 
 def test_workers_are_forked_from_a_process_that_has_used_polars() -> None:

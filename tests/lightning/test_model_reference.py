@@ -191,3 +191,11 @@ def test_a_checkpoint_of_a_model_keeps_what_was_learnt() -> None:
     assert isinstance(net.encode([{"x": 1}])["record/x"].content, torch.Tensor)
     assert [node.name for node in net.select(where("kind") == "number")] == ["x"]
     assert net.write({"record/x": {}}) == {"record/x": {}}
+
+
+def test_the_batch_size_of_a_model_with_a_schema_can_be_set() -> None:
+    net = Net(batch_size=3)
+    data = module(net)
+    net.batch_size = 5
+    assert net.schema.batch_size == 5
+    assert [len(batch) for batch in batches(data)] == [5, 5, 1]

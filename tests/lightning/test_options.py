@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -152,6 +153,22 @@ def test_an_unknown_option_is_an_error_with_the_nearest_name() -> None:
         DataModule(FRAME, batch_size=2, shufle=True)
     with pytest.raises(TypeError, match=r"no option 'sead'\. Did you mean 'seed'"):
         EngineOptions(sead=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("seed", "Give engine=EngineOptions(seed=…)."),
+        ("on_error", "Give engine=EngineOptions(on_error=…)."),
+        ("batch_size", "The model has it: SchemaModel(…, batch_size=…)."),
+        ("shuffle", "observation_buffer_size= is the number of observations that a shuffle draws"),
+        ("drop_last", "The last batch of an epoch is always handed out."),
+        ("val", "Did you mean 'validate'?"),
+    ],
+)
+def test_an_option_that_is_elsewhere_is_an_error_that_says_where(name: str, hint: str) -> None:
+    with pytest.raises(TypeError, match=rf"no option '{name}'\. {re.escape(hint)}"):
+        module(**{name: 1})
 
 
 @pytest.mark.parametrize("name", ["chunk_batch_size", "file_buffer_size", "sharding"])

@@ -127,7 +127,28 @@ def test_a_schema_is_used_for_its_split_and_learns() -> None:
     assert schema.interprocess_encoding_context["record/c"].snapshot() == list("abcdef")
 
 
+def test_an_option_may_be_given_by_split() -> None:
+    data = module(batch_size={"train": 5, "validate": 4}, shuffle={"validate": True})
+    assert ids(batches(data)) == [[*range(start, start + 5)] for start in range(0, 20, 5)]
+    found = ids(batches(data, "validate"))
+    assert [len(one) for one in found] == [4, 3]
+    assert [number for one in found for number in one] != list(range(7))
+    with pytest.raises(OptionError, match=r"^batch_size=.*strata='val': expected one of train"):
+        module(batch_size={"val": 4}).dataloader("train")
+
+
+def test_draws_and_records_to_skip_are_for_training_alone() -> None:
+    weighted = module(weights=[0.0] * 13 + [1.0] * 7)
+    assert min(number for one in ids(batches(weighted)) for number in one) == 13
+    assert ids(batches(weighted, "validate")) == [[0, 1, 2, 3, 4, 5], [6]]
+    skipping = module(skip=[(0, 15)])
+    assert ids(batches(skipping)) == [[15, 16, 17, 18, 19]]
+    assert ids(batches(skipping, "validate")) == [[0, 1, 2, 3, 4, 5], [6]]
+
+
 def test_wrong_options_raise() -> None:
+    with pytest.raises(TypeError, match=r"no argument 'val'\. Did you mean 'validate'\?"):
+        DataModule(RECORDS, val=RECORDS, batch_size=2)
     with pytest.raises(OptionError, match="at least one of train, validate, test and predict"):
         DataModule(encode=FIELDS, batch_size=2)
     with pytest.raises(OptionError, match="epochs=: Trainer"):

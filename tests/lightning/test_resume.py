@@ -24,6 +24,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:.*LeafSpec:FutureWarning",
     "ignore:.*callbacks used to create the checkpoint",
     "ignore:.*use of fork:DeprecationWarning",
+    "ignore:Total length of `list` across ranks is zero",
 )
 
 EPOCHS = 3
@@ -246,6 +247,57 @@ def test_a_second_fit_begins_anew() -> None:
     assert net.trained[:4] == begun
 
 
+class OwnHooks(PolarsDataModule):
+    """Calls no hook of its base, and hands out its loader by a name."""
+
+    def setup(self, stage: str) -> None: ...
+
+    def teardown(self, stage: str) -> None: ...
+
+    def train_dataloader(self) -> Any:
+        return {"rows": super().train_dataloader()}
+
+
+class NamedLoader(Net):
+    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+        return super().training_step(batch["rows"], batch_idx)
+
+
+@pytest.mark.parametrize("sample_rate", [1.0, 0.7], ids=["a length", "no length"])
+def test_so_does_a_module_with_hooks_of_its_own_that_names_its_loader(
+    sample_rate: float, tmp_path: Path
+) -> None:
+    def make(net: Net) -> OwnHooks:
+        engine = EngineOptions(seed=5)
+        return OwnHooks(net, train=FRAME, sample_rate=sample_rate, num_workers=0, engine=engine)
+
+    whole = fit(make, tmp_path, net=NamedLoader())
+    for path, before in checkpoints(tmp_path):
+        if path.stem in ("step1", "step2", "step3"):
+            again = fit(make, checkpoint=path, net=NamedLoader())
+            assert again.trained == whole.trained[before:], path.stem
+
+
+def test_so_does_one_whose_epochs_are_shorter_than_their_limit(tmp_path: Path) -> None:
+    make = datasets()
+    whole = fit(make, tmp_path, limit_train_batches=9, limit_val_batches=0)
+    for path, before in checkpoints(tmp_path):
+        if path.stem in ("step3", "step4", "end0", "step5"):
+            again = fit(make, checkpoint=path, limit_train_batches=9, limit_val_batches=0)
+            assert again.trained == whole.trained[before:], path.stem
+
+
+def test_a_checkpoint_of_a_module_of_another_class_is_warned_of(tmp_path: Path) -> None:
+    whole = fit(KINDS["in order"], tmp_path)
+    with pytest.warns(UserWarning, match=r"step2.ckpt holds no position of a OwnHooks"):
+        again = fit(
+            lambda net: OwnHooks(net, train=FRAME, num_workers=0),
+            checkpoint=tmp_path / "step2.ckpt",
+            net=NamedLoader(),
+        )
+    assert [one.ids for one in again.trained[:2]] == [one.ids for one in whole.trained[:2]]
+
+
 # Other layouts.
 
 
@@ -266,7 +318,10 @@ def test_other_workers_get_the_records_that_are_left(
 
 def test_a_dataset_needs_as_many_workers(tmp_path: Path) -> None:
     fit(datasets(), tmp_path, max_steps=2)
-    with pytest.raises(OptionError, match="the state is of 1 ranks × workers, and there are 2"):
+    text = (
+        "the state is of 1 ranks × workers, and there are 2 now: .* Give num_workers= for as many"
+    )
+    with pytest.raises(OptionError, match=text):
         fit(datasets(num_workers=2), checkpoint=tmp_path / "step2.ckpt")
 
 
@@ -276,8 +331,10 @@ def test_another_frame_is_refused(tmp_path: Path) -> None:
     def other(net: Net) -> PolarsDataModule:
         return PolarsDataModule(net, train=FRAME.reverse(), num_workers=0)
 
-    with pytest.raises(ChangedSourceError, match="changed since the state was saved"):
+    with pytest.raises(ChangedSourceError, match="changed since the state was saved") as raised:
         fit(other, checkpoint=tmp_path / "step2.ckpt")
+    assert "Bring back the data" in raised.value.remedy
+    assert "on_changed" not in str(raised.value)  # A data module has no option of that name.
 
 
 # Without a trainer.

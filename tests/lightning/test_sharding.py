@@ -133,6 +133,26 @@ def test_owners_by_hash_are_those_of_json2vec(readers: int) -> None:
         assert shares(plan, 1, readers) == expected
 
 
+def test_records_of_tables_are_named_by_chunk_and_row_there() -> None:
+    parts, row_of = files([9, 0, 4]), [*range(9), *range(4)]
+    names = [part.name for part in parts for _ in range(*part.ranges[0])]
+    plan = UnitPlan(parts, RECORD, 3, 2, 0, by_hash=True, names_chunks=True)
+    keys = [f"record:{names[n]}:{row_of[n] // 3}:{row_of[n] % 3}" for n in range(13)]
+    expected = [[n for n in range(13) if owner(keys[n], 2) == own] for own in range(2)]
+    assert shares(plan, 1, 2) == expected
+
+
+@pytest.mark.parametrize("by_hash", [False, True])
+def test_a_share_of_records_is_read_on_from_any_place(by_hash: bool) -> None:  # noqa: FBT001
+    made = stream(UnitPlan(files([9, 4]), RECORD, 3, 2, 0, by_hash=by_hash))
+    for number in range(len(made.units)):
+        whole = [n for at in made.opened(number, 0, None) for n in at.tolist()]
+        assert len(whole) == made.units[number].size
+        for start in range(len(whole) + 1):
+            rest = [n for at in made.opened(number, start, None) for n in at.tolist()]
+            assert rest == whole[start:]
+
+
 def test_new_files_move_no_others_by_hash() -> None:
     def owners(sizes: list[int]) -> dict[str, int]:
         own = stream(UnitPlan(files(sizes), FILE, 3, 4, 0, by_hash=True))

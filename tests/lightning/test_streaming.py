@@ -20,7 +20,7 @@ import pytest
 import torch
 
 import penstock
-from penstock.errors import MalformedLineError, TruncatedFileError
+from penstock.errors import MalformedLineError, OptionError, TruncatedFileError
 from penstock.lightning import (
     Category,
     DateParts,
@@ -195,6 +195,31 @@ def test_files_come_sorted_and_a_root_may_be_one_file(lots: Path) -> None:
         module(lots / "nowhere", test=".").dataloader("test")
 
 
+def test_what_is_no_data_is_left_out(tmp_path: Path) -> None:
+    for name in ("a.jsonl", ".hidden.jsonl", "_draft.jsonl", "index/b.jsonl", ".tmp/c.jsonl"):
+        write(tmp_path / name, records(0))
+    assert numbers(module(tmp_path, test=".").dataloader("test")) == list(range(EACH))
+    with pytest.raises(ValueError, match="there are 1 file"):
+        module(tmp_path, test="index/").dataloader("test")
+
+
+def test_a_root_is_no_pattern_but_may_look_like_one(tmp_path: Path) -> None:
+    write(tmp_path / "run[1]" / "a.jsonl", records(0))
+    write(tmp_path / "run[1]" / "b.jsonl", records(EACH))
+    found = numbers(module(tmp_path / "run[1]", test=".").dataloader("test"))
+    assert found == list(range(2 * EACH))
+    for root in (tmp_path / "*" / "*.jsonl", "s3://my-bucket/day=*"):
+        with pytest.raises(OptionError, match="is a pattern: give the folder"):
+            module(root, test=".")
+
+
+def test_a_file_of_two_splits_is_named(lots: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = module(lots, train="part", validate=r"part-0", predict="part", replacement=False)
+    data.dataloader("train")
+    (line,) = [one.message for one in caplog.records if "in both train= and" in one.message]
+    assert re.match(r"1 file is in both train= and validate=, the first is .*part-0\.jsonl", line)
+
+
 @pytest.mark.parametrize(
     ("glob", "expression"),
     [
@@ -204,6 +229,7 @@ def test_files_come_sorted_and_a_root_may_be_one_file(lots: Path) -> None:
         ("train/**", r"train/.*$"),
         ("part-*.jsonl", r"part-[^/]*\.jsonl$"),
         ("part*", r"part[^/]*$"),
+        ("{train,test}/*.jsonl", r"(?:train|test)/[^/]*\.jsonl$"),
     ],
 )
 def test_a_glob_is_an_error_that_shows_the_regular_expression(glob: str, expression: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import logging
 import multiprocessing
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -162,6 +164,44 @@ def test_loaders_of_every_epoch_leave_no_workers_behind(
         gc.enable()
     assert max(counts) <= 2
     assert len(net.trained) == 16
+
+
+@pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
+def test_a_run_of_a_split_without_data_is_warned_of() -> None:
+    net = Net()
+    data = PolarsDataModule(net, train=FRAME, num_workers=0)
+    with pytest.warns(UserWarning, match="no dataframe is configured for strata: predict"):
+        trainer().predict(net, datamodule=data)
+
+
+def test_a_trainer_of_several_runs_brings_ranks_together_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "lightning.pytorch")
+    net, run = Net(), trainer(limit_val_batches=0)
+    data = PolarsDataModule(net, train=FRAME, num_workers=0)
+    for epochs in (1, 2):
+        run.fit_loop.max_epochs = epochs
+        run.fit(net, datamodule=data)
+    names = [type(one).__name__ for one in run.callbacks]  # type: ignore[attr-defined]
+    assert names == ["Follower", "Synchronizer"]
+    assert "override existing callbacks" not in caplog.text
+
+
+class Logs(Net):
+    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+        loss = super().training_step(batch, batch_idx)
+        self.log("records", float(len(batch)), on_step=False, on_epoch=True)
+        return loss
+
+
+def test_lightning_finds_the_size_of_a_batch_by_itself() -> None:
+    net, run = Logs(), trainer(limit_val_batches=0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*infer the batch_size")
+        run.fit(net, datamodule=PolarsDataModule(net, train=FRAME, num_workers=0))
+    # The mean over records, not over batches of 3, 3, 3 and 2.
+    assert float(run.callback_metrics["records"]) == pytest.approx(31 / 11)
 
 
 # Loaders without a data module.

@@ -71,3 +71,20 @@ def test_without_a_split_of_training_there_is_nothing_to_learn() -> None:
     model = SchemaModel(Number("n"), batch_size=2)
     with pytest.raises(OptionError, match=r"has no train="):
         fit_vocabulary(PolarsDataModule(model, validate=pl.DataFrame(RECORDS)))
+
+
+def test_a_data_module_has_the_records_itself() -> None:
+    model = SchemaModel(Category("c", max_vocab_size=9), batch_size=2)
+    data = PolarsDataModule(model, train=pl.DataFrame(RECORDS))
+    with pytest.raises(OptionError, match="the data module has the records: leave source out"):
+        fit_vocabulary(data, RECORDS)
+
+
+def test_labels_without_room_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    model = SchemaModel(Category("c", max_vocab_size=3), batch_size=2)
+    assert fit_vocabulary(model, RECORDS) == {"record/c": 3}
+    text = "record/c: there are 4 labels, and max_vocab_size=3 keeps the first of them"
+    assert text in caplog.text
+    caplog.clear()
+    fit_vocabulary(model, RECORDS[:6])
+    assert not caplog.records

@@ -229,6 +229,16 @@ def test_labels_of_any_type_are_written_as_texts(tmp_path: Path) -> None:
     assert found == ["1", "true", "1", "2.5", None, "7", "é", "false", "0", str(10**18)]
 
 
+def test_labels_alone_are_the_value_of_a_category(tmp_path: Path) -> None:
+    predict(Writer(tmp_path), Model(constant(kind="red", name="plain")))
+    assert content(tmp_path, "record/kind")[0] == {
+        "value": "red",
+        "probability": None,
+        "topk": None,
+    }
+    assert content(tmp_path, "record/name")[0] == "plain"  # No category of the tree.
+
+
 def test_a_vocabulary_may_be_smaller_than_topk_or_empty(tmp_path: Path) -> None:
     none = {"value": None, "probability": 0.0, "topk": []}
     predict(Writer(tmp_path), Model(constant(kind=none, tags={})))
@@ -343,6 +353,28 @@ def test_rows_have_the_file_and_the_row_of_their_record(preprocessor: Any, tmp_p
     parts = rows(tmp_path / "parts")
     assert parts != whole  # Batches of two workers come in turn.
     assert sorted(map(str, parts)) == sorted(map(str, whole))
+
+
+def test_rows_have_the_files_of_the_loader_that_read_them(tmp_path: Path) -> None:
+    model, loaders = SchemaModel(Number("n"), batch_size=2), []
+    for name, count in (("a", 3), ("b", 2)):
+        with penstock.writer(tmp_path / "data" / f"{name}.jsonl") as out:
+            out.write([{"n": number} for number in range(count)])
+        data = StreamingDataModule(
+            model, tmp_path / "data", "ndjson", predict=rf"{name}\.jsonl$", num_workers=0
+        )
+        loaders.append(data.dataloader("predict"))
+
+    class OfSeveral(Model):
+        def predict_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:
+            return super().predict_step(batch, batch_idx)
+
+    # Without a data module, and one loader that knows no files.
+    folder = tmp_path / "parts"
+    trainer(Writer(folder)).predict(OfSeveral(doubled, None), [*loaders, loader(RECORDS[:1])])
+    places = [(str(tmp_path / "data" / "a.jsonl"), row) for row in range(3)]
+    places += [(str(tmp_path / "data" / "b.jsonl"), row) for row in range(2)]
+    assert [(one["source"], one["row"]) for one in rows(folder)] == [*places, (None, 0)]
 
 
 def test_inputs_have_the_types_of_their_frame(tmp_path: Path) -> None:
@@ -466,6 +498,19 @@ def test_files_of_an_earlier_run_stop_a_run_before_its_first_batch(tmp_path: Pat
         predict(Writer(tmp_path / "sub"), Model(lambda *_: ran.append(1)))
     assert ran == []
     predict(Writer(tmp_path), Model(doubled))
+
+
+def test_a_folder_that_takes_no_files_stops_a_run_at_its_first_batch(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def counted(batch: Any, number: int) -> Any:
+        seen.append(number)
+        return doubled(batch)
+
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(OSError, match="taken"):
+        predict(Writer(tmp_path / "taken" / "parts"), Model(counted))
+    assert seen == [0]
 
 
 def test_append_adds_parts_behind_all_others(tmp_path: Path) -> None:

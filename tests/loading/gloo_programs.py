@@ -220,7 +220,7 @@ def learn(folder: Path, rank: int, run: Any) -> None:
     from penstock.schema import Category, Number, Schema
 
     schema = Schema(Category("k", p_unavailable=0), Number("x"))
-    schema.sync_every = run["every"]
+    schema.sync_every, schema.syncs_early = run["every"], run["early"]
     with (folder / f"rank-{rank}.jsonl").open("w") as file:
         loader = penstock.DataLoader(run["path"], schema, **run["loader"])
         for batch in loader:

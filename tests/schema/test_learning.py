@@ -157,3 +157,29 @@ def test_columns_with_dictionaries_teach_the_labels_of_their_rows(index: pa.Data
         contents = [[batch[at].content.tolist() for at in batch] for batch in batches]
         found.append((contents, own.state_dict()))
     assert found[0] == found[1]
+
+
+def test_a_full_vocabulary_names_a_label_that_it_has_no_room_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    own = Schema(Category("k", max_vocab_size=9, p_unavailable=0, query="[*].full"))
+    records = [{"full": f"w{number % 11}"} for number in range(40)]
+    list(penstock.DataLoader(records[:9], own, batch_size=3))
+    assert not caplog.records  # It is full, and nothing is left out.
+    list(penstock.DataLoader(records, own, batch_size=4))
+    (line,) = [one.message for one in caplog.records]
+    assert line.startswith("record/k: the vocabulary is full, with 9 labels; 'w9' and others are")
+
+
+def test_labels_that_a_rank_proposes_are_not_left_out() -> None:
+    words = Category("k", max_vocab_size=3).vocabulary()
+    assert words is not None
+    words.reserve(["a"], learn=True)
+    words.configure_distributed(1, 2)
+    words.reserve(["b", "c"], learn=True)
+    words.reserve(["b", "a"], learn=True)
+    assert words.left_out is None
+    words.reserve(["c", "d"], learn=True)
+    assert words.left_out == "d"
+    words.load_snapshot(["a"])
+    assert words.left_out is None

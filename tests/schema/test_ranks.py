@@ -28,11 +28,15 @@ def loader(own: Schema, rank: int, records: Any = RECORDS) -> penstock.DataLoade
     return penstock.DataLoader(records, own, batch_size=4, rank=rank, world_size=2, num_workers=0)
 
 
-@pytest.mark.parametrize("every", [None, 2])
-def test_ranks_come_to_the_same_labels_and_statistics(every: int | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("every", "early"), [(None, False), (2, False), (None, True)])
+def test_ranks_come_to_the_same_labels_and_statistics(
+    every: int | None,
+    early: bool,  # noqa: FBT001
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "records.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
-    run = {"path": str(path), "loader": {"batch_size": 4}, "every": every}
+    run = {"path": str(path), "loader": {"batch_size": 4}, "every": every, "early": early}
     with Nursery() as nursery:
         job = nursery.start(gloo_programs.learn, tmp_path / "job", 2, run)
         job.wait()
@@ -50,7 +54,13 @@ def test_ranks_come_to_the_same_labels_and_statistics(every: int | None, tmp_pat
     assert known == len(RECORDS) - unseen
     unknown = [row["unknown"] for row in second[:-1]]
     assert not any(row["unknown"] for row in first[:-1])
-    assert all(unknown) if every is None else (unknown[0] and not unknown[-1])
+    if every is None and not early:
+        assert all(unknown)
+    else:
+        assert unknown[0]
+        assert not unknown[-1]
+    if early:  # Ranks meet behind the first batch.
+        assert unknown[:2] == [4, 1]
 
 
 def test_other_ranks_propose_labels_and_take_them_for_unknown() -> None:

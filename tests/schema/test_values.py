@@ -7,11 +7,13 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import penstock
 import penstock.schema
 from penstock.errors import OptionError, SchemaMismatchError
 from penstock.schema import (
@@ -256,3 +258,26 @@ def test_zero_and_false_are_values_and_one_batch_with_a_value_begins_anew(value:
         own.encode([{}], "train")
     with pytest.warns(UserWarning, match="found no value in 20 batches"):
         own.encode([{}], "train")
+
+
+def test_an_empty_text_is_no_number_but_null() -> None:
+    for values in (["", None, "3"], [" "]):
+        records = [{"n": value} for value in values]
+        for source in (records, pa.table({"n": values})):
+            own = penstock.DataLoader(source, Schema(Number("n")), batch_size=3)
+            if values == [" "]:
+                with pytest.raises(SchemaMismatchError, match="' ' is no number"):
+                    list(own)
+            else:
+                (batch,) = own
+                assert batch["record/n"].state.flatten().tolist() == [1, 1, 0]
+                assert batch["record/n"].content.flatten().tolist() == [0, 0, 3]
+    own = penstock.DataLoader([{"n": ""}], Schema(Number("n", raise_on_nan=True)), batch_size=1)
+    assert [batch["record/n"].state.tolist() for batch in own] == [[[1]]]
+
+
+def test_a_field_shows_its_shapes() -> None:
+    at = DateParts("at", dateparts=["day_of_week", "month_of_year"])
+    batch = Schema(Category("c", max_vocab_size=4, target=True), at).encode([{"c": "a"}], "train")
+    assert repr(batch["record/c"]) == "LeafField of (1, 1), with targets"
+    assert repr(batch["record/at"]) == "LeafField of day_of_week (1, 1), month_of_year (1, 1)"

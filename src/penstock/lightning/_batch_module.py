@@ -122,7 +122,10 @@ class BatchModule(pl.LightningDataModule):
 
     def _check_resumed(self, split: Strata) -> None:
         trainer: Any = self.trainer
-        if split is Strata.train and trainer.fit_loop.restarting and not self._is_resumed:
+        # Positions that loaders without a module kept, which Lightning hands to those of this run.
+        kept = getattr(trainer.fit_loop, "_combined_loader_states_to_load", ())
+        is_anew = trainer.fit_loop.restarting and not self._is_resumed and not any(kept)
+        if split is Strata.train and is_anew:
             warnings.warn(
                 f"the checkpoint {trainer.ckpt_path} holds no position of a {type(self).__name__}: "
                 "the epoch begins anew, and its first batches come again. Lightning keeps the "

@@ -148,6 +148,8 @@ class SplitBatches:
             else:
                 self._at = end
             yield batch
+        if not self._is_trained and left is None:
+            self._at = BatchEnd(self.loader.mark(), 0)  # Where the next epoch begins.
         if is_rest and self._is_trained and self._was_last():
             # Resumed behind the last batch of an epoch: Lightning goes on with the next one.
             self._resumed = (epoch, before)

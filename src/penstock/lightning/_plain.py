@@ -58,7 +58,7 @@ class DataModule(BatchModule):
             raise OptionError("epochs=: Trainer(max_epochs=…) says how many there are.")
         unknown = options.keys() - signature(DataLoader).parameters.keys()
         for name in unknown:
-            if near := [split for split in Strata if split.startswith(name)]:
+            if near := [split.value for split in Strata if split.startswith(name)]:
                 raise TypeError(f"DataModule has no argument {name!r}. Did you mean {near[0]!r}?")
         refuse_unknown(unknown, DataLoader)
         self._encode = encode

@@ -264,8 +264,8 @@ class SchemaModule(BatchModule):
 
 _REMEDY = "To skip such records: engine=EngineOptions(on_error='skip')."
 _RESUME_REMEDY = (
-    "Bring back the data, num_workers= and the options of the split that the run began with, or "
-    "start a new run."
+    "Bring back the data, the seed, num_workers= and the options of the split that the run began "
+    "with, or start a new run."
 )
 
 

@@ -33,7 +33,7 @@ from penstock.lightning._options import (
 from penstock.lightning._schema_module import SchemaModule
 from penstock.lightning._shares import files_of
 from penstock.schema import Strata
-from penstock.storage import StorageOptions
+from penstock.storage import StorageOptions, is_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -139,6 +139,11 @@ class StreamingDataModule(SchemaModule):
         scheme = self._root.partition("://")[0] if "://" in self._root else ""
         if scheme not in _SCHEMES:
             raise OptionError(f"root={self._root!r}: expected a folder, or s3://bucket/prefix.")
+        if is_pattern(self._root):
+            raise OptionError(
+                f"root={self._root!r} is a pattern: give the folder, and a regular expression of "
+                "paths for each split."
+            )
         if self._suffix is Suffix.avro:
             require("fastavro", extra="avro", purpose="suffix='avro'")
         self._given = {split: _compiled(split, one) for split, one in given_splits(given).items()}

@@ -102,9 +102,10 @@ class Learnt:
             counts["content"].update(content[state == VALUED])
         words = self.vocabularies.get(address)
         if words is not None and words.left_out is not None:
+            most = counted(words.unavailable_index, "label")
             warn_once(
                 _log,
-                f"{address}: the vocabulary is full, with {counted(len(words), 'label')}; "
+                f"{address}: the vocabulary is full, with {most}; "
                 f"{words.left_out!r} and others are unknown. Give it a larger max_vocab_size, or "
                 "call fit_vocabulary, which keeps the most frequent ones.",
             )

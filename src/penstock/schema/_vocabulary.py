@@ -87,7 +87,8 @@ class Vocabulary:
             for key in keys:
                 if len(known) + len(proposed or ()) >= missing:
                     if self.left_out is None:
-                        new = (key for key in keys if key not in known)
+                        held = (known, proposed or {})
+                        new = (key for key in keys if all(key not in one for one in held))
                         self.left_out = next(map(key_label, new), None)
                     break
                 if key not in known:
@@ -150,6 +151,8 @@ class Vocabulary:
         """Hold these labels instead, as many as there is room for."""
         kept = labels[: self.unavailable_index]
         self._numbers = {label_key(label): number for number, label in enumerate(kept)}
+        if len(kept) < self.unavailable_index:
+            self.left_out = None
         if self._proposed is not None:
             self._proposed = dict.fromkeys(map(label_key, proposals))
 
