@@ -148,6 +148,14 @@ def test_a_generator_function_needs_no_registration() -> None:
     assert values(module(preprocess(some), times=0)) == []
 
 
+def test_an_async_function_is_refused() -> None:
+    async def later(record: Record) -> Record:
+        return record
+
+    with pytest.raises(TypeError, match="the preprocessor 'later' is async: give a plain function"):
+        module(later)
+
+
 def test_an_object_whose_call_is_a_generator_function_needs_none_either() -> None:
     class Twice:
         def __call__(self, record: Record) -> Iterator[Record]:

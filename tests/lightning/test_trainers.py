@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from lightning.pytorch.callbacks import LambdaCallback, ModelCheckpoint
+from torch.utils.data import IterableDataset
 
 import penstock
 from penstock.lightning import CustomDataModule, DataModule, EngineOptions, PolarsDataModule
@@ -18,7 +19,7 @@ from tests.lightning.preprocessing import some
 from tests.lightning.small_models import FRAME, RECORDS, Net, Rows, trainer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.filterwarnings(
@@ -172,6 +173,55 @@ def test_a_run_of_a_split_without_data_is_warned_of() -> None:
     data = PolarsDataModule(net, train=FRAME, num_workers=0)
     with pytest.warns(UserWarning, match="no dataframe is configured for strata: predict"):
         trainer().predict(net, datamodule=data)
+
+
+def test_a_model_that_the_module_does_not_read_is_warned_of() -> None:
+    net, other = Net(), Net()
+    data = PolarsDataModule(net, train=FRAME, num_workers=0)
+    with pytest.warns(UserWarning, match="the trainer has another Net than the data module"):
+        trainer(limit_val_batches=0).fit(other, datamodule=data)
+    # It may be read through the schema that both share.
+    data = PolarsDataModule(net.schema, train=FRAME, num_workers=0)
+    trainer(limit_val_batches=0).fit(net, datamodule=data)
+
+
+class UsedUp(IterableDataset[dict[str, Any]]):
+    """Yields its records once."""
+
+    def __init__(self) -> None:
+        self.records = iter(FRAME.to_dicts())
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self.records
+
+
+def test_epochs_of_training_without_a_batch_are_warned_of() -> None:
+    net = Net()
+    used_up = CustomDataModule(net, train=UsedUp(), num_workers=0)
+    with pytest.warns(UserWarning, match="an epoch of training has no batch"):
+        trainer(max_epochs=2, limit_val_batches=0).fit(net, datamodule=used_up)
+    assert len(net.trained) == 4
+    dropped = PolarsDataModule(net, train=FRAME, preprocessor=some, times=0, num_workers=0)
+    with pytest.warns(UserWarning, match="an epoch of training has no batch"):
+        trainer(limit_val_batches=0).fit(net, datamodule=dropped)
+
+
+@pytest.mark.parametrize(
+    "draws", [{"replacement": True}, {"observation_buffer_size": 5}, {"sample_rate": 0.5}, None]
+)
+def test_overfitting_needs_batches_that_come_again(draws: dict[str, Any] | None) -> None:
+    net = Net()
+    data = PolarsDataModule(net, dataframe=FRAME, num_workers=0, **draws or {})
+    run = trainer(max_epochs=2, overfit_batches=2)
+    if draws is None:
+        run.fit(net, datamodule=data)
+        assert [one.ids for one in net.trained] == [[0, 1, 2], [3, 4, 5]] * 2
+        return
+    with pytest.warns(UserWarning, match="these differ from epoch to epoch"):
+        run.fit(net, datamodule=data)
+    plain = DataModule(FRAME, FRAME, encode=net.schema, batch_size=3, shuffle=True)
+    with pytest.warns(UserWarning, match="these differ from epoch to epoch"):
+        trainer(overfit_batches=2).fit(net, datamodule=plain)
 
 
 def test_a_trainer_of_several_runs_brings_ranks_together_once(

@@ -217,6 +217,17 @@ def test_a_tokenizer_by_name_needs_its_library(monkeypatch: pytest.MonkeyPatch) 
         Schema(Text("b", model_name="some/model")).encode([{"b": "a"}])
 
 
+def test_a_column_that_a_table_lacks_is_named_once_with_the_nearest_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for _ in range(2):
+        Schema(Number("price"), Number("prise")).bind(penstock.open(pa.table({"price": [1.0]})))
+    (line,) = [one.message for one in caplog.records]
+    assert "no field 'prise' in these records: did you mean 'price'? Leaves that read it" in line
+    Schema(Number("x")).bind(penstock.open([{"y": 1}]))  # Later records may have it.
+    assert len(caplog.records) == 1
+
+
 def test_a_query_into_more_lists_than_arrays_is_named(caplog: pytest.LogCaptureFixture) -> None:
     deep = Schema(Number("x", query="[*].a[*].x"), Set("s", query="[*].a[*].s"))
     deep.bind(None)

@@ -107,6 +107,7 @@ class BatchModule(pl.LightningDataModule):
             self._follow_the_trainer()
         if is_fitting:
             self._check_resumed(split)
+            self._check_overfit(split, found)
             found.follow(self.trainer, self.end_epoch if split is Strata.train else None)
         if split in self._handed_out:
             self._handed_out[split].loader.close()
@@ -130,6 +131,16 @@ class BatchModule(pl.LightningDataModule):
                 f"the checkpoint {trainer.ckpt_path} holds no position of a {type(self).__name__}: "
                 "the epoch begins anew, and its first batches come again. Lightning keeps the "
                 "position under the name of the class that saved it.",
+                stacklevel=2,
+            )
+
+    def _check_overfit(self, split: Strata, found: SplitBatches) -> None:
+        trainer: Any = self.trainer
+        if split is Strata.train and trainer.overfit_batches and not found.facts.are_alike:
+            warnings.warn(
+                "overfit_batches= takes the first batches of each epoch, and these differ from "
+                "epoch to epoch. For the same ones, draw nothing: no shuffle, no sample_rate=, "
+                "and replacement=False.",
                 stacklevel=2,
             )
 

@@ -51,6 +51,8 @@ class SplitFacts:
     is_endless: bool = False
     """Whether an epoch of the loader has no end: one of Lightning then goes on where the one before
     ended."""
+    are_alike: bool = True
+    """Whether each epoch has the same batches."""
     extras: PositionExtras | None = None
     rows_of: Callable[[Any], tuple[list[Any], list[int]]] | None = None
     """Returns the file of each record, or None, and its row there, by the ids of batches."""
@@ -134,7 +136,7 @@ class SplitBatches:
         is_rest = present.point.epoch == epoch
         if self._is_trained and self._end_epoch and epoch >= 0 and not is_rest:
             self._end_epoch()  # Lightning takes the epoch for ended.
-        count = before if is_rest else 0
+        count, made = before if is_rest else 0, self._made
         self._at = BatchEnd(present, count)
         left = None
         if self.facts.is_cut and self.facts.steps is not None:
@@ -148,6 +150,12 @@ class SplitBatches:
             else:
                 self._at = end
             yield batch
+        if self._is_trained and count == 0 and self._made == made:
+            warnings.warn(
+                "an epoch of training has no batch: a preprocessor or sample_rate= leaves out all "
+                "records, or the dataset yields none, as an iterator does that is used up.",
+                stacklevel=2,
+            )
         if not self._is_trained and left is None:
             self._at = BatchEnd(self.loader.mark(), 0)  # Where the next epoch begins.
         if is_rest and self._is_trained and self._was_last():

@@ -132,7 +132,8 @@ def _source(split: Strata, frame: Any) -> Source:
     is_arrow = hasattr(frame, "__arrow_c_stream__") or type(frame).__module__.startswith("pandas")
     if not is_arrow or not (hasattr(frame, "columns") or hasattr(frame, "schema")):
         raise TypeError(
-            f"{split}={type(frame).__qualname__}: expected a polars, pandas or Arrow frame."
+            f"{split}={type(frame).__qualname__}: expected a polars, pandas or Arrow frame. Of "
+            "dicts, polars.DataFrame(records) makes one; StreamingDataModule reads files."
         )
     source: Source = penstock.open(frame)
     return source
@@ -208,7 +209,10 @@ class CustomDataModule(SchemaModule):
         self._given = _by_split("datasets", datasets, given)
         for split, one in self._given.items():
             if not isinstance(one, IterableDataset):
-                raise TypeError(f"{split}={one!r:.80}: expected a torch IterableDataset.")
+                raise TypeError(
+                    f"{split}={type(one).__qualname__}: expected a torch IterableDataset. Records "
+                    "that have numbers go to DataModule(…, encode=model.schema)."
+                )
 
     def _stream(
         self,
@@ -228,7 +232,7 @@ class CustomDataModule(SchemaModule):
             warnings.warn(
                 f"{type(dataset).__qualname__} is read by {counted(readers, 'worker')} of "
                 f"{counted(ranks.world_size, 'rank')}, and does not seem to share its records "
-                "between them: a record that each of them reads comes as often. Let it use "
+                f"between them: each record comes {readers} times. Let it use "
                 "penstock.lightning.shard_info(), or set shards_itself = True on it.",
                 stacklevel=5,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from copy import copy
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,19 @@ class ModelReference:
             # A copy: it shares what is learnt, keeps its tree, and does not keep a model alive.
             self._seen["schema"] = copy(schema) if isinstance(schema, Schema) else None
         return self._seen
+
+    def warn_of(self, trained: object) -> None:
+        """Warn where a trainer has a model with another schema than the one that is read."""
+        model = None if self._model is None else self._model()
+        if model is None or trained is model or not all(hasattr(trained, one) for one in _NEEDED):
+            return
+        if trained.hyperparameters is not model.hyperparameters:  # type: ignore[attr-defined]
+            warnings.warn(
+                f"the trainer has another {type(trained).__qualname__} than the data module was "
+                "made with: batches follow the schema of the module's model, which also learns "
+                "the labels. Make the data module with the model that is trained.",
+                stacklevel=2,
+            )
 
     def hold(self, name: str, value: object) -> None:
         """Let go of the model, and hold another value than its own."""

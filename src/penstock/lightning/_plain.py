@@ -84,7 +84,8 @@ class DataModule(BatchModule):
             steps = len(loader)
         except TypeError:
             steps = None
-        return SplitBatches(loader, SplitFacts(steps=steps, layout=steps))
+        are_alike = not own.get("shuffle") and own.keys().isdisjoint(("weights", "balance"))
+        return SplitBatches(loader, SplitFacts(steps=steps, layout=steps, are_alike=are_alike))
 
     def end_epoch(self) -> None:
         """Bring the vocabularies of all ranks together, if the encoder has some."""

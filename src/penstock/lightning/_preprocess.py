@@ -116,6 +116,8 @@ def resolved(preprocessor: object) -> Preprocessor | None:
     if known is not None and known.func is preprocessor:
         return known
     called = (preprocessor, preprocessor.__call__)
+    if any(map(inspect.iscoroutinefunction, called)):
+        raise TypeError(f"the preprocessor {name!r} is async: give a plain function.")
     several = any(map(inspect.isgeneratorfunction, called))
     return Preprocessor(name, preprocessor, _mode(several=several))
 

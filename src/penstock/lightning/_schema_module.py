@@ -157,6 +157,7 @@ class SchemaModule(BatchModule):
             layout=layout,
             is_cut=is_cut,
             is_endless=is_endless,
+            are_alike=options == options.in_order(),
             extras=made.extras,
             rows_of=made.rows_of,
             remedy="" if self._skips_bad else _REMEDY,
@@ -164,6 +165,10 @@ class SchemaModule(BatchModule):
             unread=stream.unread if isinstance(stream, SharedRecords) else None,
         )
         return SplitBatches(loader, facts)
+
+    def _follow_the_trainer(self) -> None:
+        super()._follow_the_trainer()
+        self._reference.warn_of(self.trainer.lightning_module)  # type: ignore[union-attr]
 
     def _observed(self, stream: Stream, strata: Strata) -> Stream:
         if self._preprocessor is None:

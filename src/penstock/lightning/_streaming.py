@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import penstock
 from penstock._lazy import require
 from penstock._words import counted, few, warn_once
+from penstock.datasets import ListSource
 from penstock.errors import (
     ChangedSourceError,
     CorruptFileError,
@@ -249,7 +250,7 @@ class StreamingDataModule(SchemaModule):
 
     def _opened(self, files: list[str]) -> Source:
         if not files:
-            return penstock.open([])
+            return ListSource([])
         try:
             return self._open(files)
         except _UNREADABLE:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from penstock._words import warn_once
 from penstock.batch import LOOSE
-from penstock.datasets import schema_of, type_at, without_maps
+from penstock.datasets import missing_fields, schema_of, type_at, without_maps
 from penstock.decode import JSON, decode_line
 from penstock.errors import OptionError, SchemaMismatchError
 from penstock.schema._placement import Axis, ColumnPlacer, RowPlacer
@@ -96,6 +97,7 @@ def planned(
         leaves[address] = LeafPlan(queries[address], _axes(tree, address), column)
         _warn_of_depth(tree.requests[address], leaves[address])
     names = dict.fromkeys(name for one in leaves.values() for name in one.query.names or ())
+    _warn_of_missing(source, names)
     plan = ReadPlan(fields, dict.fromkeys(names, JSON), leaves)
     if plan.walked:
         _log.info("read record by record: %s", ", ".join(plan.walked))
@@ -109,6 +111,12 @@ def _schema_of(source: Source, queries: Iterable[Query]) -> pa.Schema | None:
     except SchemaMismatchError as why:
         _log.info("the types of fields are not known: %s", why)
         return None
+
+
+def _warn_of_missing(source: Source | None, names: Iterable[str]) -> None:
+    if source is not None and source.schema_is_complete:
+        for missing in missing_fields(source, names):
+            warn_once(_log, f"{missing.text} Leaves that read it are null in every record.")
 
 
 def _warn_of_depth(leaf: Leaf, plan: LeafPlan) -> None:
