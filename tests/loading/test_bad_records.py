@@ -252,6 +252,21 @@ class TestSeveralAtOnce:
         assert [batch["a"].tolist() for batch in loader] == [[1, 1]]
 
 
+def test_a_hundred_bad_records_are_logged_and_all_are_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"n": "text"}\n' * 250 + '{"n": 1}\n')
+    loader = DataLoader(
+        path, {"n": "int64"}, batch_size=50, num_workers=0, on_error="mask", max_bad=250
+    )
+    for _ in range(2):
+        list(loader)
+    assert loader.stats()["bad_records"] == 250
+    assert caplog.text.count("does not count: ") == 100
+    assert caplog.text.count("more records do not count") == 1
+
+
 def test_a_damaged_part_of_a_file_is_masked_and_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

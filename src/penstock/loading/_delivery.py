@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from dataclasses import dataclass
 from itertools import pairwise
@@ -26,12 +25,9 @@ if TYPE_CHECKING:
     from penstock.loading._feed import FeedOptions, Placed, Point
     from penstock.loading._fetch import Fetch, Fetched
     from penstock.loading._ranks import Ranks
-    from penstock.loading._stats import Tally
+    from penstock.loading._stats import BadRecords, Tally
     from penstock.loading._steps import Task
     from penstock.loading.engines._engines import Engine
-
-
-_log = logging.getLogger("penstock.loading")
 
 
 class Lot(NamedTuple):
@@ -54,7 +50,7 @@ class Delivery:
 
     fetch: Fetch
     tally: Tally
-    bad_records: dict[int, str]
+    bad_records: BadRecords
     """Why records are bad, by number; those of earlier passes as well."""
     ranks: Ranks
     options: FeedOptions
@@ -115,15 +111,10 @@ class Delivery:
     ) -> NDArray[np.bool_]:
         """Return which rows count, without the bad ones; log each bad record once."""
         valid = np.ones(len(ids), bool) if valid is None else valid.copy()
-        known = self.bad_records
         for bad in fetched.bad:
             valid[bad.row] = False
-            if bad.id not in known:
-                # Records that are damaged together have the same reason.
-                if bad.why not in known.values():
-                    _log.warning("record %d does not count: %s", bad.id, bad.why)
-                known[bad.id] = bad.why
-        most = self.options.max_bad
+            self.bad_records.add(bad.id, bad.why)
+        most, known = self.options.max_bad, self.bad_records.ids
         if len(known) > most:
             raise BadRecordsError(
                 f"{counted(len(known), 'record', ('is', 'are'))} bad, more than max_bad={most}: "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -10,6 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.loading._delivery import Lot
+
+_log = logging.getLogger("penstock.loading")
+
+_LOGGED = 100
+"""Reasons of bad records that are logged."""
 
 
 class Tally:
@@ -60,6 +66,27 @@ class Tally:
         self._sums["encoding"] += count * encoding  # type: ignore[assignment] # seconds
 
 
+class BadRecords:
+    """The numbers of bad records; why they are bad goes to the log, up to a hundred reasons."""
+
+    def __init__(self) -> None:
+        self.ids: set[int] = set()
+        self._reasons: set[str] = set()
+
+    def add(self, number: int, why: str) -> None:
+        """Note a record that was found bad."""
+        is_known = number in self.ids
+        self.ids.add(number)
+        # Records that are damaged together have the same reason.
+        if is_known or why in self._reasons or len(self._reasons) > _LOGGED:
+            return
+        self._reasons.add(why)
+        if len(self._reasons) > _LOGGED:
+            _log.warning("more records do not count: they are not logged, stats() counts them")
+        else:
+            _log.warning("record %d does not count: %s", number, why)
+
+
 class Stats:
     """Sums over all batches that a loader handed out, in any number of passes.
 
@@ -68,8 +95,7 @@ class Stats:
     """
 
     def __init__(self) -> None:
-        self.bad_records: dict[int, str] = {}
-        """Why records were found bad, by number."""
+        self.bad_records = BadRecords()
         self._ended: Counter[str] = Counter()
         self._under_way: list[Tally] = []
 
@@ -91,7 +117,7 @@ class Stats:
         numbers = {
             "batches": found["batches"],
             "records": found["records"],
-            "bad_records": len(self.bad_records),
+            "bad_records": len(self.bad_records.ids),
             "records_per_second": found["records"] / elapsed if elapsed else 0,
             "read_seconds": found["seconds_reading"],
             "decode_seconds": max(0, found["gathering"] - found["seconds_reading"]),
