@@ -49,6 +49,7 @@ def through(folder: Path, rank: int, run: dict[str, Any]) -> None:
     loader = _loader(run)
     checkpoint = Path(run.get("checkpoint", folder / "checkpoint"))
     if checkpoint.exists():
+        summed(1)  # A rank that refuses the state ends, while others may still connect to it.
         loader.load_state_dict(json.loads(checkpoint.read_text()))
     log = os.open(folder / f"rank-{rank}.jsonl", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     for step, batch in enumerate(loader, start=1):
