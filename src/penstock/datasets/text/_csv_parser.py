@@ -106,8 +106,12 @@ class CsvParser:
 
     def _read(self, rows: Sequence[bytes], options: csv.ConvertOptions) -> pa.RecordBatch:
         text = whole_rows(b"".join(map(with_line_end, rows)))
+        # A copy: a thread of Arrow may free what it read after this call. Of bytes it needs Python
+        # for that, and aborts a program that ends meanwhile.
+        copied = pa.allocate_buffer(len(text))
+        memoryview(copied).cast("B")[:] = text
         with csv.open_csv(
-            pa.BufferReader(text), read_options(text, self.names), self._parse_options, options
+            pa.BufferReader(copied), read_options(text, self.names), self._parse_options, options
         ) as reader:
             table = reader.read_all()
         if table.num_rows != len(rows):
