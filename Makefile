@@ -8,6 +8,8 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c c
 # its set-up is shared. A process that dies, or ends because a test hangs, ends the run: in place of
 # restarted ones pytest-xdist waits for ever.
 IN_PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+# Tests start some thousand processes: without bytecode each would compile all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 INSTALLED_FROM := pyproject.toml constraints.txt src/penstock/__init__.py
 SYSTEM_PACKAGES := radosgw ceph-mon ceph-osd zstd exfat-fuse exfatprogs
 
