@@ -51,7 +51,7 @@ class Delivery:
     fetch: Fetch
     tally: Tally
     bad_records: BadRecords
-    """Why records are bad, by number; those of earlier passes as well."""
+    """Those of earlier passes as well."""
     ranks: Ranks
     options: FeedOptions
     pin_memory: bool
