@@ -45,6 +45,7 @@ def made(path: str, workers: int | str, method: str | None = None) -> DataLoader
         shuffle=True,
         num_workers=workers,
         multiprocessing_context=method,
+        materialize=False,  # Every epoch decodes, as those of peers do.
     )
 
 

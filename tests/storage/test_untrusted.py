@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -129,6 +130,17 @@ def test_metadata_of_a_terabyte_is_not_read(tmp_path: Path) -> None:
     for read in (read_metadata, lambda path: fetch_metadata(LocalStore(), str(path))):
         with pytest.raises(CorruptFileError, match=r"1,099,511,627,776 bytes; metadata of more"):
             read(tmp_path / "meta.json")
+
+
+def test_metadata_takes_the_memory_of_its_size_and_not_of_the_largest(tmp_path: Path) -> None:
+    (tmp_path / "meta.json").write_bytes(b"{}" * 50)
+    tracemalloc.start()
+    try:
+        assert len(read_metadata(tmp_path / "meta.json")) == 100
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20
 
 
 def test_metadata_is_read_as_it_is(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def read_metadata(
     with open_regular(path, dir_fd=dir_fd) as file:
         if (size := os.fstat(file.fileno()).st_size) > largest:
             raise _too_large(os.fspath(path), size, largest)
-        return file.read(largest)
+        return file.read(size)
 
 
 def readable_metadata(data: bytes, name: str, remedy: str) -> bytes:
