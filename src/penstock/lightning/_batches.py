@@ -98,10 +98,8 @@ class SplitBatches:
 
     def __iter__(self) -> Iterator[Any]:
         # A generator: Lightning makes an iterator, and after a resume says the epoch behind that.
-        self._is_trained = self._end_epoch is not None and only_loader(self._trainer) is self
+        self._is_trained = self._is_trained_alone()
         if not self._is_trained:
-            if self._trainer is not None:
-                self.loader.set_epoch(self._trainer.current_epoch)
             yield from self._begun()
             return
         epoch = self._trainer.current_epoch
@@ -112,6 +110,9 @@ class SplitBatches:
                 self.loader.set_epoch(epoch)
             self._epoch, self._pass = epoch, self._begun()
         yield from self._untrained()
+
+    def _is_trained_alone(self) -> bool:
+        return self._end_epoch is not None and only_loader(self._trainer) is self
 
     def _untrained(self) -> Iterator[Any]:
         """Yield the batches that were not trained yet.
@@ -215,8 +216,8 @@ class SplitBatches:
 
     @property
     def batch_sampler(self) -> SimpleNamespace | None:
-        """Where Lightning sets the epoch of a loader that no data module follows."""
-        return self.loader.batch_sampler if self._trainer is None else None
+        """Where Lightning sets the epoch, except that of batches which the data module counts."""
+        return None if self._is_trained_alone() else self.loader.batch_sampler
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         # The trainer and the pass that is under way stay: the copy begins an epoch.
@@ -243,7 +244,9 @@ class SplitBatches:
         Every rank has to ask.
         """
         mark, count = self._at or (None, 0)
-        state: Any = self.loader.state_dict(mark)
+        # A batch that is not counted was used when the next one is asked for, and loaders beside
+        # this one may have taught its encoder since.
+        state: Any = self.loader.state_dict(mark if self._is_trained else None)
         extras = {} if self.facts.extras is None else self.facts.extras(state["epoch"])
         return {**extras, "state": state, "batches": count, "layout": self.facts.layout}
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.loading._mixing import mixed_source
     from penstock.loading._options import read_skips, refuse_unknown
     from penstock.loading._order_choice import OrderChoice, chosen_order
-    from penstock.loading._run import resumed
+    from penstock.loading._run import learnt_in, resumed
     from penstock.loading._steps import (
         EpochSteps,
         PlannedSteps,
@@ -50,7 +50,7 @@ __all__, __getattr__, __dir__ = facade(
         "_mixing": "mixed_source",
         "_options": "read_skips refuse_unknown",
         "_order_choice": "OrderChoice chosen_order",
-        "_run": "resumed",
+        "_run": "learnt_in resumed",
         "_steps": "EpochSteps PlannedSteps Sharing StepRecords Steps Task step_records",
         "streams._rows": "own_numbers",
     },

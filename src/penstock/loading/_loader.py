@@ -33,8 +33,8 @@ from penstock.loading._run import (
     joined,
     learner_mark,
     learner_state,
-    learnt_in,
     pass_requests,
+    split_state,
 )
 from penstock.loading._stats import Stats
 from penstock.loading._steps import Sharing, StepRecords
@@ -220,7 +220,7 @@ class DataLoader:
         It costs little: take one for each batch where batches are handed out ahead of their use.
         """
         learnt = learner_mark(self._recipe.learner)
-        return Mark(self._run.cursor, learnt, int(self.stats()["batches"]))
+        return Mark(self._run.cursor, learnt, int(self.stats()["batches"]), self._run.set_before())
 
     def state_dict(self, at: Mark | None = None) -> dict[str, object]:
         """Return where the run stands, up to the last batch handed out, in plain JSON types.
@@ -232,8 +232,8 @@ class DataLoader:
             at: A mark that was taken before: the state as it was then.
         """
         learner, ranks = self._recipe.learner, self._ranks()
-        point, learnt, batches = at or self.mark()
-        state = self._feed.state(point)
+        point, learnt, batches, set_before = at or self.mark()
+        state = {**self._feed.state(point), **set_before}
         if learner is not None:
             state[ENCODER] = learner_state(learner, learnt)
         elif self._feed.is_whole(point):
@@ -249,12 +249,12 @@ class DataLoader:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue with the very next record after the last batch of a saved state."""
-        rest, learnt = learnt_in(state, self._recipe.learner, self._ranks())
+        rest, learnt, set_epoch = split_state(state, self._recipe.learner, self._ranks())
         point = self._feed.resumed(rest)
         self.source = getattr(self._feed, "source", self.source)  # With the numbers of the state.
         self._plan = getattr(self._feed, "plan", self._plan)
         self._recipe.load(learnt, self._ranks())
-        self._run.go_to(point)
+        self._run.load(point, set_epoch)
 
     def __copy__(self) -> Self:
         """Return a loader over the same source that continues from here by itself."""
@@ -294,9 +294,8 @@ class DataLoader:
             raise TypeError("a loader with epochs=None has no length: it does not end")
         point, sharing = self._run.cursor, self._sharing()
         first = point.epoch - point.epoch % self._epochs
-        others = [n for n in range(first, first + self._epochs) if n != point.epoch]
-        points = [point, *(point.at(epoch) for epoch in others)]
-        return sum(self._feed.steps(one, sharing) for one in points)
+        others = {*range(first, first + self._epochs)} - {point.epoch}
+        return sum(self._feed.steps(one, sharing) for one in [point, *map(point.at, others)])
 
     # What comes out.
 
@@ -308,6 +307,8 @@ class DataLoader:
         if moves != self._run.moves:
             # Lightning makes an iterator, then sets the epoch, then asks for the first batch.
             start = self._run.start()
+        if start.epochs == 0:
+            return
         feed, ranks = self._feed, self._ranks()
         feed.prepare(start.cursor)  # Before the run moves, should it fail.
         self._recipe.configure(ranks)
@@ -328,8 +329,7 @@ class DataLoader:
                 lots = delivery.lots(engine, requests)
                 if self._prefetch_to is not None:
                     # A learning encoder gets no batch before its turn.
-                    is_ahead = self._recipe.learner is None
-                    lots = moved(lots, self._prefetch_to, is_ahead=is_ahead)
+                    lots = moved(lots, self._prefetch_to, is_ahead=self._recipe.learner is None)
                 run = self._run
                 for lot in lots:
                     tally.begin(lot)

@@ -28,10 +28,12 @@ _HANDED_AHEAD = 3
 """Batches that may be on their way to a device, behind the engine and before the user."""
 PART = "part"
 """The key of [rank, world size] in a state that only one rank can continue."""
+SET_EPOCH = "set_epoch"
+"""The key of the epoch that Lightning had set, in a state that stands in a later one."""
 
 
 class Start(NamedTuple):
-    """Where a pass begins, and over how many epochs it goes; None: without end."""
+    """Where a pass begins, and over how many epochs it goes: 0: none, None: without end."""
 
     cursor: Point
     epochs: int | None
@@ -57,6 +59,14 @@ class RunState:
         self._passes = 0
         self._late = -1
         """The number of a pass that may go on behind `set_epoch_late`."""
+        self._lightnings: int | None = None
+        """The epoch that Lightning set last. It may make several passes in one epoch of its own:
+        they are over this epoch and those that follow."""
+        self._loaded: int | None = None
+        """Until a pass begins: the epoch that was set by hand, or when the loaded state was saved.
+        """
+        self._is_over = False
+        """Whether the loaded state stands behind a pass, and Lightning's epoch goes on without."""
 
     @property
     def cursor(self) -> Point:
@@ -68,25 +78,42 @@ class RunState:
     def _set(self, cursor: Point, *, is_set: bool) -> None:
         self._cursor, self._position, self._is_set = cursor, cursor.position, is_set
 
-    def go_to(self, cursor: Point) -> None:
+    def _go_to(self, cursor: Point) -> None:
         """Let the next pass begin here."""
         self._set(cursor, is_set=True)
+        self._is_over = False
         self.moves += 1
         self._passes += 1  # A pass that still goes on no longer moves the run.
+
+    def load(self, cursor: Point, set_epoch: int | None) -> None:
+        """Let the next pass begin where a state stands."""
+        self._go_to(cursor)
+        self._lightnings = set_epoch
+        self._loaded = cursor.epoch if set_epoch is None else set_epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next pass be over an epoch; the one that a loaded state stands in goes on."""
         is_there = self._is_set and epoch == self.cursor.epoch
-        self.go_to(self.cursor if is_there else self.cursor.at(epoch))
+        self._go_to(self.cursor if is_there else self.cursor.at(epoch))
+        self._lightnings, self._loaded = None, epoch
 
     def set_epoch_late(self, epoch: int) -> None:
-        """Set the epoch as Lightning does, which has read ahead where there is no length.
+        """Set the epoch as Lightning does: behind a loaded state, and late where it read ahead.
 
-        A batch of the present pass that comes before another pass begins shows that.
+        A state goes on in the epoch of Lightning's that it was saved in, whichever pass of it that
+        was. That Lightning has read ahead, as it does where there is no length, shows by a batch
+        of the present pass that comes before another pass begins.
         """
-        present = self._passes
-        self.set_epoch(epoch)
-        self._late = present
+        present, cursor = self._passes, self.cursor
+        is_there = self._is_set and epoch == self._loaded
+        self._go_to(cursor if is_there else cursor.at(epoch))
+        self._is_over = is_there and cursor.epoch != epoch and not cursor.position
+        self._late, self._lightnings = present, epoch
+
+    def set_before(self) -> dict[str, int]:
+        """Return what a state has besides the cursor."""
+        epoch = self._lightnings
+        return {} if epoch in (None, self.cursor.epoch) else {SET_EPOCH: epoch}
 
     @property
     def present(self) -> Point:
@@ -95,6 +122,8 @@ class RunState:
 
     def start(self) -> Start:
         cursor, epochs = self.cursor, self._epochs
+        if self._is_over:
+            return Start(cursor, 0)
         if not self._is_set:
             ahead = 1 if epochs is None else epochs - cursor.epoch % epochs
             cursor = cursor.at(cursor.epoch + ahead)
@@ -104,7 +133,7 @@ class RunState:
         """Begin a pass; return its number, for `move` and `end`."""
         self._set(start.cursor, is_set=True)
         self._passes += 1
-        self._late = -1
+        self._late, self._loaded = -1, None
         return self._passes
 
     def move(self, number: int, epoch: Point, position: Any) -> None:  # noqa: ANN401 (the feed's own)
@@ -205,6 +234,8 @@ class Mark(NamedTuple):
     """The `learner_mark` of the encoder; None for one that learns nothing."""
     batches: int
     """How many were handed out; the same on all ranks."""
+    set_before: Mapping[str, int]
+    """The epoch that Lightning had set, where the run stood in a later one."""
 
 
 def learner_mark(learner: Any) -> Any:  # noqa: ANN401 (the encoder's own)
@@ -221,8 +252,11 @@ def learner_state(learner: Any, learnt: Any) -> Any:  # noqa: ANN401 (likewise)
 
 def joined(states: Sequence[Mapping[str, Any]], feed: Feed, learner: object) -> dict[str, Any]:
     """Return one state document of those of all ranks."""
-    rest = [{key: state[key] for key in state if key != ENCODER} for state in states]
+    beside = (ENCODER, SET_EPOCH)
+    rest = [{key: state[key] for key in state if key not in beside} for state in states]
     whole = feed.joined(rest)
+    if SET_EPOCH in states[0]:
+        whole[SET_EPOCH] = states[0][SET_EPOCH]
     learnt = [state[ENCODER] for state in states if ENCODER in state]
     if not learnt:
         return whole
@@ -232,17 +266,16 @@ def joined(states: Sequence[Mapping[str, Any]], feed: Feed, learner: object) -> 
     return {**whole, **({ENCODER: learnt[0]} if is_one else {ENCODERS: learnt})}
 
 
-def learnt_in(
+def split_state(
     state: Mapping[str, Any], learner: object, ranks: Ranks
-) -> tuple[dict[str, Any], Any]:
-    """Split a state document into the loader's part and the encoder's.
+) -> tuple[dict[str, Any], Any, int | None]:
+    """Split a state document into the feed's part, the encoder's, and the epoch that was set.
 
     Raises if only one of state and encoder has a state, or it is of other ranks.
     """
     if not isinstance(state, Mapping):
         raise OptionError(f"state: expected what `state_dict()` returned, not {state!r}.")
-    rest = dict(state)
-    part, here = rest.get(PART), [ranks.rank, ranks.world_size]
+    part, here = state.get(PART), [ranks.rank, ranks.world_size]
     if part is not None and (part != here or ranks.peers):
         raise OptionError(
             f"the state is the part of [rank, world_size] {part}, and this is {here}"
@@ -250,15 +283,7 @@ def learnt_in(
             "in it. Give each rank its own part; a state of all ranks is made where "
             "torch.distributed connects them."
         )
-    learnt, each = rest.pop(ENCODER, None), rest.pop(ENCODERS, None)
-    if each is not None:
-        if len(each) != ranks.world_size:
-            raise OptionError(
-                f"the state holds what {type(learner).__qualname__} learnt on each of {len(each)} "
-                f"ranks, and there are {ranks.world_size} now. Continue on {len(each)} ranks, or "
-                "give it a method merged(states) that makes one state of them, and save again."
-            )
-        learnt = each[ranks.rank]
+    learnt = learnt_in(state, learner, ranks.rank, ranks.world_size)
     if (learnt is None) != (learner is None):
         there = "what an encoder learnt, and this one learns nothing"
         if learnt is None:
@@ -266,7 +291,23 @@ def learnt_in(
         raise OptionError(
             f"the state holds {there}. Give the encoder that the state was saved with."
         )
-    return rest, learnt
+    beside = (ENCODER, ENCODERS, SET_EPOCH)
+    rest = {key: state[key] for key in state if key not in beside}
+    return rest, learnt, state.get(SET_EPOCH)
+
+
+def learnt_in(state: Mapping[str, Any], learner: object, rank: int, world_size: int) -> Any:  # noqa: ANN401 (the encoder's own)
+    """Return an encoder's part of a state document; None without one."""
+    each = state.get(ENCODERS)
+    if each is None:
+        return state.get(ENCODER)
+    if len(each) != world_size:
+        raise OptionError(
+            f"the state holds what {type(learner).__qualname__} learnt on each of {len(each)} "
+            f"ranks, and there are {world_size} now. Continue on {len(each)} ranks, or give it a "
+            "method merged(states) that makes one state of them, and save again."
+        )
+    return each[rank]
 
 
 def _change(cursor: Cursor, source: Source) -> str:
