@@ -116,7 +116,7 @@ class UnserializableRecordError(PenstockError, TypeError):
 
 
 class SchemaMismatchError(PenstockError, ValueError):
-    """Records do not fit the Arrow schema that holds for the stream."""
+    """Records, or what a state holds, do not fit a schema."""
 
 
 class CorruptFileError(PenstockError, OSError):

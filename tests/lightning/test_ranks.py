@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration import module_program
+from tests.integration import last_step_program, module_program
 from tests.integration.launching import run_by_lightning
 from tests.lightning.small_models import RECORDS, Seen
 
@@ -28,6 +28,8 @@ KINDS: dict[str, list[str]] = {
     "a source": ["step1"],
 }
 """Some checkpoints of each: in the middle of an epoch, at its last batch, at its end."""
+LAST = ["module", "loader", "beside"]
+"""By whom labels are brought together: data modules, or a model with a schema."""
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ranks(place: Path) -> list[Found]:
     plan = {"kinds": KINDS, "trainer": {"devices": 2, "strategy": "ddp"}}
     return run_by_lightning("module_program", place, plan)
+
+
+@pytest.fixture(scope="module")
+def last(place: Path) -> list[Found]:
+    return run_by_lightning("last_step_program", place / "last", LAST)
 
 
 def steps(run: Found, what: str = "trained") -> list[Seen]:
@@ -120,3 +127,17 @@ def test_one_process_goes_on_with_the_records_that_two_left(
     whole = counted([rank[kind]["whole"] for rank in ranks], 0)
     assert counted([*begun, again], 0) == whole
     assert counted([again], 1) == whole
+
+
+@pytest.mark.parametrize("kind", LAST)
+def test_a_checkpoint_of_the_last_step_brings_all_labels_to_all_ranks(
+    kind: str, last: list[Found]
+) -> None:
+    one, other = (rank[kind] for rank in last)
+    assert sorted(one["whole"]["vocabularies"]["record/c"]) == sorted(last_step_program.LABELS)
+    for rank in (one, other):
+        assert rank["resumed"] == rank["whole"] == one["whole"]
+        if kind != "loader":
+            assert rank["validated"]["vocabularies"] == one["whole"]["vocabularies"]
+        if kind != "beside":
+            assert rank["saved"] == one["whole"]["vocabularies"]

@@ -108,6 +108,7 @@ def test_an_error_names_leaf_record_and_file(tmp_path: Path) -> None:
     assert str(path) in text
 
 
+@pytest.mark.filterwarnings("ignore:the vocabulary of")
 def test_a_loader_for_predictions_brings_the_records() -> None:
     own = schema().for_split("predict")
     unlabelled = [{key: record[key] for key in record if key != "k"} for record in RECORDS]

@@ -106,6 +106,7 @@ def test_hidden_slots_are_empty_and_their_values_are_targets(split: str, options
         assert torch.equal(field.state[~hidden], plain[address].state[~hidden])
 
 
+@pytest.mark.filterwarnings("ignore:the vocabulary of")
 def test_predictions_hide_nothing_whatever_the_options_say() -> None:
     own = Schema(*every_kind(p_mask=0.9, p_prune=0.9))
     batch = both(RECORDS[:5], schema=own, split="predict")

@@ -179,6 +179,7 @@ def test_splits_share_vocabularies_and_only_train_learns(path: Path) -> None:
     assert own.state_dict() == learnt
 
 
+@pytest.mark.filterwarnings("ignore:the vocabulary of")
 def test_predictions_hide_nothing_and_need_no_targets() -> None:
     own = schema().for_split("predict")
     (batch,) = loader([{"id": 3}], own)
@@ -193,6 +194,7 @@ def pieces(unit: int, start: int) -> Any:
     return iter(records) if unit % 2 else iter([pa.RecordBatch.from_pylist(records)])
 
 
+@pytest.mark.filterwarnings("ignore:the vocabulary of")
 @pytest.mark.parametrize("options", [{"num_workers": 0}, {"num_workers": 2}, {"shuffle": True}])
 def test_predictions_from_a_stream_bring_their_records(options: dict[str, Any]) -> None:
     stream = penstock.stream(range(10), pieces, buffer=32)
@@ -209,6 +211,7 @@ def test_predictions_from_a_stream_bring_their_records(options: dict[str, Any]) 
     assert sorted(seen) == [*range(200)]
 
 
+@pytest.mark.filterwarnings("ignore:the vocabulary of")
 def test_records_of_a_stream_are_any_python_values() -> None:
     when = datetime(2024, 1, 1)  # noqa: DTZ001 (as records have them)
     records = [{"id": 1, "who": when}, {"id": {}}, {"id": "2", "metadata": "m", "who": {3}}]

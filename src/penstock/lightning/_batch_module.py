@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from penstock.errors import OptionError
 from penstock.lightning._batches import SplitBatches, only_loader
 from penstock.lightning._lightning import pl
-from penstock.schema import Strata, split_named
+from penstock.lightning._trainer_ranks import ranks_of
+from penstock.loading import learnt_in
+from penstock.schema import Schema, Strata, split_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,6 +32,11 @@ class Follower(pl.Callback):
         if isinstance(trainer.datamodule, BatchModule):
             trainer.datamodule.end_epoch()
             trainer.datamodule.refresh()
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        # Resumed behind the last step, a run has no epoch to end.
+        if isinstance(trainer.datamodule, BatchModule):
+            trainer.datamodule.end_epoch()
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         if isinstance(trainer.datamodule, BatchModule):
@@ -75,8 +82,13 @@ class BatchModule(pl.LightningDataModule):
             raise found
         return found  # type: ignore[no-any-return]
 
+    def _learner(self) -> Any:
+        """Return the encoder of training that learns, if it does."""
+
     def end_epoch(self) -> None:
-        """Do what is due on every rank when an epoch of training ends."""
+        """Bring what all ranks learnt together, where an epoch of training ends."""
+        if hasattr(learner := self._learner(), "synchronize"):
+            learner.synchronize()
 
     # Batches by split.
 
@@ -103,6 +115,8 @@ class BatchModule(pl.LightningDataModule):
             return None
         if position is not None:
             found.go_to(position)
+        if self._stage in ("validate", "test") and isinstance(learner := self._learner(), Schema):
+            learner.for_split(split).warn_of_no_labels()
         if self._stage is not None:
             self._follow_the_trainer()
         if is_fitting:
@@ -202,10 +216,16 @@ class BatchModule(pl.LightningDataModule):
         return {} if trained is None else {"train": trained.position()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Let the next loader of training continue where it stood."""
-        if self._stage in (None, "fit"):  # A checkpoint may be loaded to validate or predict, too.
+        """Let the next loader of training continue where it stood, or others know what it knew."""
+        if self._stage in (None, "fit"):
             self._positions = {split_named(split): one for split, one in state_dict.items()}
             self._is_resumed = bool(state_dict)
+        elif (learner := self._learner()) is not None and state_dict:
+            here = ranks_of(self.trainer)
+            state = state_dict["train"]["state"]
+            if (learnt := learnt_in(state, learner, here.rank, here.world_size)) is not None:
+                learner.load_state_dict(learnt)
+                self.end_epoch()
 
     def close(self) -> None:
         """End passes that were left early, and all workers."""

@@ -23,8 +23,10 @@ def _of_schema(name: str) -> property:
 class SchemaMixin:
     """Gives a LightningModule the schema in its attribute `schema`, a `SchemaModel`.
 
-    Data modules read the schema from it. Checkpoints hold the vocabularies and statistics, and all
-    ranks are brought together when training begins and at the end of each epoch.
+    Data modules read the schema from it. Checkpoints hold the tree, and the vocabularies and
+    statistics of all ranks, which are brought together when training begins, at the end of each
+    epoch, and when it ends. A checkpoint of another tree is refused, unless the module's
+    `strict_loading` is False.
 
     >>> import lightning.pytorch as pl
     >>> from penstock.schema import Number, SchemaModel
@@ -60,13 +62,14 @@ class SchemaMixin:
         self.schema.batch_size = size
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep what the schema has learnt."""
+        """Keep what the schema has learnt; Lightning calls it on every rank."""
         super().on_save_checkpoint(checkpoint)  # type: ignore[misc]
-        checkpoint[_KEY] = self.schema.state_dict()
+        checkpoint[_KEY] = self.schema.gathered_state()
 
     def on_load_checkpoint(self, checkpoint: Mapping[str, Any]) -> None:
         """Hold what the schema had learnt."""
         super().on_load_checkpoint(checkpoint)  # type: ignore[misc]
+        self.schema.strict_loading = self.strict_loading  # type: ignore[attr-defined]
         if _KEY in checkpoint:
             self.schema.load_state_dict(checkpoint[_KEY])
 
@@ -88,3 +91,5 @@ class Synchronizer(pl.Callback):
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         if not isinstance(trainer.datamodule, BatchModule):  # It does so itself.
             pl_module.schema.synchronize()
+
+    on_fit_end = on_train_epoch_end  # Resumed behind the last step, a run has no epoch to end.

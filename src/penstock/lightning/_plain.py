@@ -87,7 +87,5 @@ class DataModule(BatchModule):
         are_alike = not own.get("shuffle") and own.keys().isdisjoint(("weights", "balance"))
         return SplitBatches(loader, SplitFacts(steps=steps, layout=steps, are_alike=are_alike))
 
-    def end_epoch(self) -> None:
-        """Bring the vocabularies of all ranks together, if the encoder has some."""
-        if hasattr(self._encode, "synchronize"):
-            self._encode.synchronize()
+    def _learner(self) -> Any:
+        return self._encode if hasattr(self._encode, "load_state_dict") else None

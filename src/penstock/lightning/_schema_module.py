@@ -227,9 +227,8 @@ class SchemaModule(BatchModule):
         """Whether json2vec names records by chunk and row, for assignment="hash"."""
         return False
 
-    def end_epoch(self) -> None:
-        """Bring the vocabularies of all ranks together."""
-        self._reference.schema().synchronize()
+    def _learner(self) -> Schema:
+        return self._reference.schema()
 
     def _shared(
         self,

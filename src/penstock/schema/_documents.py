@@ -41,15 +41,21 @@ def register_leaf(kind: Kind) -> Kind:
     return kind
 
 
-def document_of(node: Node) -> dict[str, Any]:
-    """Return a node, with all that lie below it, in plain JSON types."""
+def document_of(node: Node, *, is_exact: bool = True) -> dict[str, Any]:
+    """Return a node, with all that lie below it, in plain JSON types.
+
+    Options of other types raise, or without `is_exact` are texts that only describe them.
+    """
     options = node.options()
-    below = {"fields": [*map(document_of, options.pop("fields"))]} if "fields" in options else {}
+    below = {}
+    if isinstance(node, Array):
+        inner = options.pop("fields")
+        below = {"fields": [document_of(child, is_exact=is_exact) for child in inner]}
     try:
-        json.dumps(options)
+        text = json.dumps(options, default=None if is_exact else repr, skipkeys=not is_exact)
     except TypeError as why:
         raise OptionError(f"{node!r} cannot be saved: {why}.") from None
-    return {"kind": getattr(node, "kind", _ARRAY), **options, **below}
+    return {"kind": getattr(node, "kind", _ARRAY), **json.loads(text), **below}
 
 
 def node_of(document: Mapping[str, Any]) -> Node:

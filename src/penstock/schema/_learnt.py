@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock._lazy import imported
 from penstock._words import counted, warn_once
-from penstock.errors import OptionError
 from penstock.schema._nodes import VALUED
 from penstock.schema._statistics import ClassCounts, RunningStats, agreed, agreed_counts
 from penstock.schema._tree import Address
@@ -158,12 +157,6 @@ class Learnt:
         if "ranks" in state:
             states = state["ranks"]
             state = states[self.rank] if len(states) == self.world_size else together(states)
-        unknown = {*state["vocabularies"], *state["statistics"], *state["counts"]} - {*self.counts}
-        if unknown:
-            raise OptionError(
-                f"the state is that of another schema: this one has no leaf {min(unknown)} that "
-                "learns."
-            )
         # What another rank has not shared yet is its own to share.
         is_own = state["rank"] == self.rank
         for address, labels in state["vocabularies"].items():
@@ -181,26 +174,29 @@ class Learnt:
 
     def synchronize(self, group: Any) -> None:
         """Bring all ranks of a group to the same vocabularies and statistics."""
-        distributed: Any = imported("torch.distributed")
-        if distributed is None or not distributed.is_initialized():
+        if (distributed := _connected(group)) is None:
             return
-        size, rank = distributed.get_world_size(group), distributed.get_rank(group)
-        if size == 1:
-            return
+        before = self.state_dict()
+        answer: list[Any] = [self.gathered(group)]
         first = distributed.get_global_rank(group or distributed.group.WORLD, 0)
-        own = self.state_dict()
-        # Rank 0 has its labels at hand, and those of the others are not asked for.
-        sent = None if rank == 0 else {**own, "vocabularies": {}}
-        found: list[Any] | None = [None] * size if rank == 0 else None
-        distributed.gather_object(sent, found, dst=first, group=group)
-        answer: list[Any] = [None]
-        if found is not None:
-            answer = [together([own, *found[1:]])]
         distributed.broadcast_object_list(answer, src=first, group=group)
         self.load_state_dict(answer[0])
         self.meetings += 1
-        if rank == 0:
-            self.report(own)
+        if distributed.get_rank(group) == 0:
+            self.report(before)
+
+    def gathered(self, group: Any) -> dict[str, Any] | None:
+        """Return the state of all ranks of a group as one, on its rank 0; None on others."""
+        own = self.state_dict()
+        if (distributed := _connected(group)) is None:
+            return own
+        rank, size = distributed.get_rank(group), distributed.get_world_size(group)
+        first = distributed.get_global_rank(group or distributed.group.WORLD, 0)
+        # Rank 0 has its labels at hand, and those of the others are not asked for.
+        sent = None if rank == 0 else {**own, "vocabularies": {}}
+        states: list[Any] | None = [None] * size if rank == 0 else None
+        distributed.gather_object(sent, states, dst=first, group=group)
+        return None if states is None else together([own, *states[1:]])
 
     def report(self, before: State) -> None:
         """Log what other ranks brought since a state; warn of a vocabulary that is nearly full."""
@@ -214,6 +210,13 @@ class Learnt:
                     "larger max_vocab_size.",
                     stacklevel=4,
                 )
+
+
+def _connected(group: Any) -> Any:
+    """Return torch.distributed where it connects a group of several ranks, else None."""
+    distributed: Any = imported("torch.distributed")
+    is_joined = distributed is not None and distributed.is_initialized()
+    return distributed if is_joined and distributed.get_world_size(group) > 1 else None
 
 
 def together(states: Sequence[State]) -> dict[str, Any]:

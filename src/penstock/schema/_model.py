@@ -54,7 +54,7 @@ class SchemaModel(Schema):
             "version": _VERSION,
             "batch_size": self.batch_size,
             "root": document_of(self.hyperparameters.root),
-            "state": self.state_dict(),
+            "state": self._learnt.state_dict(),
         }
         # Labels may be integers of any size, or texts that are no UTF-8.
         data = json.dumps(document, indent=1).encode()

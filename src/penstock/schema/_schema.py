@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from penstock._words import few
 from penstock.batch import Batch, BatchPosition, read_columns, tensor
 from penstock.datasets import Source
 from penstock.errors import OptionError
@@ -19,6 +20,7 @@ from penstock.schema._nodes import MASKED, PADDED, TensorKey
 from penstock.schema._observations import numbered_observations, pickled_observations
 from penstock.schema._plan import RECORDS, BatchColumns, planned, row_slots
 from penstock.schema._splits import Strata, split_named
+from penstock.schema._state import SchemaState
 from penstock.schema._tree import Address, Tree
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ METADATA = str(TensorKey.metadata)
 _WARNED_AFTER, _RAISED_AFTER = 20, 1000
 
 
-class Schema(SchemaEdits):
+class Schema(SchemaEdits, SchemaState):
     """A tree of typed fields: turns records into tensors with states, masks and targets.
 
     Args:
@@ -121,6 +123,21 @@ class Schema(SchemaEdits):
             self._learnt.begin_pass(global_rank, world_size)
         else:
             self._learnt.configure(global_rank, world_size)
+        if self.is_predicting:
+            self.warn_of_no_labels()
+
+    def warn_of_no_labels(self) -> None:
+        """Warn of leaves to which every label is unknown, as nothing was learnt or loaded."""
+        empty = [at for at in self._read() if at in self._learnt.vocabularies]
+        empty = [at for at in empty if not len(self._learnt.vocabularies[at])]
+        if empty:
+            warnings.warn(
+                f"the vocabulary of {few(empty, 3)} is empty, so every label is unknown to "
+                f"{self.strata}. Train or call fit_vocabulary before, or load what was learnt: by "
+                "SchemaModel.load, by the state of a loader, or in Lightning by ckpt_path=, from a "
+                "checkpoint of a data module or of a model with SchemaMixin.",
+                stacklevel=2,
+            )
 
     def synchronize(self, group: Any = None) -> None:
         """Give all ranks the same vocabularies, statistics and counts; every rank has to call it.
@@ -297,25 +314,6 @@ class Schema(SchemaEdits):
             warnings.warn(f"{text}. Does it lead to the field?", stacklevel=2)
         if empty >= _RAISED_AFTER:
             raise OptionError(f"{text}.", remedy="Correct the query, or set active=False.")
-
-    def mark(self) -> Any:
-        """Return a small value of which `state_dict` makes the present state later."""
-        return self._learnt.mark()
-
-    def state_dict(self, mark: Any = None) -> dict[str, Any]:
-        """Return the vocabularies, statistics and counts, in plain JSON types."""
-        return self._learnt.state_dict(mark)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Hold the vocabularies, statistics and counts of a saved state."""
-        self._learnt.load_state_dict(state)
-
-    def merged(self, states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return one state of those of all ranks, in their order.
-
-        As many ranks continue from it as they were; another number of them as after `synchronize`.
-        """
-        return {"ranks": [*states]}
 
     def describe(self) -> str:
         leaves, slow = self.hyperparameters.active_requests, self._bound().walked
