@@ -11,6 +11,7 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
+import penstock
 from penstock.errors import OptionError, SchemaMismatchError
 from penstock.lightning import DataModule, EngineOptions, PolarsDataModule
 from penstock.schema import Array, Category, Number, SchemaModel
@@ -253,6 +254,24 @@ def test_splits_that_know_no_label_say_so(module: Callable[[SchemaModel], Any], 
     data = module(schema)
     with pytest.warns(UserWarning, match=f"the vocabulary of record/c is empty.* to {stage}.*ckpt"):
         getattr(trainer(), stage)(Beside(), datamodule=data)
+
+
+def test_labels_that_lightning_does_not_restore_at_the_end_of_an_epoch_are_named(
+    tmp_path: Path,
+) -> None:
+    def fit_loader(net: Any, schema: SchemaModel, checkpoint: Path | None = None) -> None:
+        folder = tmp_path / type(net).__name__
+        saves = ModelCheckpoint(folder, "{epoch}", save_on_train_epoch_end=True, save_top_k=-1)
+        run = trainer([] if checkpoint else [saves], max_epochs=2)
+        run.fit(net, penstock.DataLoader(FRAME, schema, batch_size=3), ckpt_path=checkpoint)
+
+    fit_loader(Beside(), labelled())
+    with pytest.warns(UserWarning, match="epoch 1 begins with empty vocabularies.*SchemaMixin"):
+        fit_loader(Beside(), labelled(), tmp_path / "Beside" / "epoch=0.ckpt")
+    net = Net()
+    fit_loader(net, net.schema)
+    net = Net()
+    fit_loader(net, net.schema, tmp_path / "Net" / "epoch=0.ckpt")  # It has them: no warning.
 
 
 def test_a_target_is_not_read_to_predict_and_needs_no_labels() -> None:

@@ -83,7 +83,7 @@ class BatchModule(pl.LightningDataModule):
         return found  # type: ignore[no-any-return]
 
     def _learner(self) -> Any:
-        """Return the encoder of training that learns, if it does."""
+        """Return the encoder of training, which may learn."""
 
     def end_epoch(self) -> None:
         """Bring what all ranks learnt together, where an epoch of training ends."""
@@ -220,7 +220,7 @@ class BatchModule(pl.LightningDataModule):
         if self._stage in (None, "fit"):
             self._positions = {split_named(split): one for split, one in state_dict.items()}
             self._is_resumed = bool(state_dict)
-        elif (learner := self._learner()) is not None and state_dict:
+        elif hasattr(learner := self._learner(), "load_state_dict") and state_dict:
             here = ranks_of(self.trainer)
             state = state_dict["train"]["state"]
             if (learnt := learnt_in(state, learner, here.rank, here.world_size)) is not None:

@@ -20,7 +20,6 @@ from penstock.lightning._lightning import CombinedLoader
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
-    from types import SimpleNamespace
 
     from penstock.loading import DataLoader
     from penstock.loading._run import Mark
@@ -215,7 +214,7 @@ class SplitBatches:
             )
 
     @property
-    def batch_sampler(self) -> SimpleNamespace | None:
+    def batch_sampler(self) -> object:
         """Where Lightning sets the epoch, except that of batches which the data module counts."""
         return None if self._is_trained_alone() else self.loader.batch_sampler
 

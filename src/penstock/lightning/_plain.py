@@ -88,4 +88,4 @@ class DataModule(BatchModule):
         return SplitBatches(loader, SplitFacts(steps=steps, layout=steps, are_alike=are_alike))
 
     def _learner(self) -> Any:
-        return self._encode if hasattr(self._encode, "load_state_dict") else None
+        return self._encode

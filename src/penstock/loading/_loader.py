@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from copy import copy, deepcopy
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from penstock.errors import OptionError
@@ -33,6 +32,7 @@ from penstock.loading._run import (
     joined,
     learner_mark,
     learner_state,
+    lightning_sampler,
     pass_requests,
     split_state,
 )
@@ -275,9 +275,9 @@ class DataLoader:
         self._run.set_epoch(whole_number("epoch", epoch, 0))
 
     @property
-    def batch_sampler(self) -> SimpleNamespace:
+    def batch_sampler(self) -> object:
         """Where Lightning sets the epoch: it looks for `batch_sampler.sampler.set_epoch`."""
-        return SimpleNamespace(sampler=SimpleNamespace(set_epoch=self._run.set_epoch_late))
+        return lightning_sampler(self._run, self._recipe.learner)
 
     @property
     def dataset(self) -> Source:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from penstock._words import counted
@@ -110,6 +111,11 @@ class RunState:
         self._is_over = is_there and cursor.epoch != epoch and not cursor.position
         self._late, self._lightnings = present, epoch
 
+    @property
+    def is_new(self) -> bool:
+        """Whether no pass began, and nothing was loaded or set."""
+        return self._passes == 0
+
     def set_before(self) -> dict[str, int]:
         """Return what a state has besides the cursor."""
         epoch = self._lightnings
@@ -158,6 +164,23 @@ class RunState:
             stacklevel=5,
         )
         return True
+
+
+def lightning_sampler(run: RunState, learner: object) -> SimpleNamespace:
+    """Return what has `sampler.set_epoch`, by which Lightning sets the epoch."""
+
+    def set_epoch(epoch: int) -> None:
+        if epoch and run.is_new and getattr(learner, "is_new", False):
+            warnings.warn(
+                "Lightning restores no loader from a checkpoint of the end of an epoch: epoch "
+                f"{epoch} begins with empty vocabularies, and labels get other numbers than "
+                "before. Give the source to penstock.lightning.DataModule, put SchemaMixin before "
+                "LightningModule, or save by steps: ModelCheckpoint(every_n_train_steps=…).",
+                stacklevel=4,
+            )
+        run.set_epoch_late(epoch)
+
+    return SimpleNamespace(sampler=SimpleNamespace(set_epoch=set_epoch))
 
 
 def pass_requests(  # noqa: PLR0913, PLR0917 (the parts of a loader)

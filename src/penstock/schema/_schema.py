@@ -126,16 +126,22 @@ class Schema(SchemaEdits, SchemaState):
         if self.is_predicting:
             self.warn_of_no_labels()
 
+    @property
+    def is_new(self) -> bool:
+        """Whether it has vocabularies, and none of them has a label."""
+        vocabularies = self._learnt.vocabularies.values()
+        return bool(vocabularies) and not any(map(len, vocabularies))
+
     def warn_of_no_labels(self) -> None:
         """Warn of leaves to which every label is unknown, as nothing was learnt or loaded."""
-        empty = [at for at in self._read() if at in self._learnt.vocabularies]
-        empty = [at for at in empty if not len(self._learnt.vocabularies[at])]
+        vocabularies = self._learnt.vocabularies
+        empty = [at for at in self._read() if at in vocabularies and not len(vocabularies[at])]
         if empty:
             warnings.warn(
                 f"the vocabulary of {few(empty, 3)} is empty, so every label is unknown to "
                 f"{self.strata}. Train or call fit_vocabulary before, or load what was learnt: by "
-                "SchemaModel.load, by the state of a loader, or in Lightning by ckpt_path=, from a "
-                "checkpoint of a data module or of a model with SchemaMixin.",
+                "SchemaModel.load, by the state of a loader, or in Lightning by ckpt_path=, of a "
+                "checkpoint that a data module of this class or a model with SchemaMixin saved.",
                 stacklevel=2,
             )
 
