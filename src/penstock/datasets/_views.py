@@ -59,6 +59,19 @@ def bare_origins(source: Source) -> list[Source]:
     return [*map(attrgetter("_bare"), origins_of(source))]
 
 
+def content_fingerprint(source: Source, fingerprint: str, length: int) -> str:
+    """Return a fingerprint of the first `length` records that changes with their content, too.
+
+    It is another one than `fingerprint`, which stays, where a record was not complete before its
+    file grew.
+    """
+    origins = bare_origins(source)
+    is_whole = len(origins) == 1 and len(source) == len(origins[0])
+    metas = [(origin.index_meta, length if is_whole else len(origin)) for origin in origins]
+    finished = [meta.finished_at(end) for meta, end in metas if meta is not None]
+    return fingerprint_of("finished", fingerprint, *finished) if any(finished) else fingerprint
+
+
 class OverSource(Source):
     """The records of one other source that `_chosen` names: here all, under their own numbers."""
 

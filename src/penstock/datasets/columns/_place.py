@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.datasets._views import bare_origins, fingerprint_of
+from penstock.datasets._views import bare_origins, content_fingerprint, fingerprint_of
 from penstock.errors import OptionError, StorageError
 from penstock.index import digest
 from penstock.storage import (
@@ -151,7 +151,7 @@ class Freshness:
         """The fingerprint that a column of the present records carries."""
         fingerprint = self._origin.fingerprint
         if self._origin.sample_index is None or self._origin.index_meta is not None:
-            return fingerprint
+            return content_fingerprint(self._origin, fingerprint, len(self._origin))
         # The index of another tool says nothing of the contents of files.
         facts = [os.stat(path) for path in self._origin.files if not is_remote(path)]
         return fingerprint_of(COLUMNS, fingerprint, *(f"{f.st_size} {f.st_mtime}" for f in facts))
@@ -162,9 +162,14 @@ class Freshness:
         known = self._known.get(key)
         if known is None:
             origin = self._origin
-            is_of_these = origin.was(meta.fingerprint, meta.length) or (
-                meta.length == len(origin) and meta.fingerprint == self.fingerprint
-            )
+            index, length = origin.index_meta, meta.length
+            if index is not None and index.finished_at(length):
+                now = content_fingerprint(origin, index.fingerprint_at(length), length)
+                is_of_these = meta.fingerprint == now
+            else:
+                is_of_these = origin.was(meta.fingerprint, length) or (
+                    length == len(origin) and meta.fingerprint == self.fingerprint
+                )
             # The index compares heads, tails and sizes, so that it holds although something in
             # between changed; a column that was made before that does not.
             known = is_of_these and are_unchanged(meta.files, self.files)
