@@ -146,14 +146,31 @@ def test_a_run_over_half_a_line_goes_on_when_the_line_is_whole(
         assert [batch["n"].tolist() for batch in resumed] == expected[1:]
 
 
-def test_weights_that_went_on_are_other_weights(tmp_path: Path) -> None:
+@pytest.mark.parametrize("view", ["itself", "split", "mixture"])
+def test_weights_and_codes_that_rest_on_half_a_value_are_refused(view: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    path.write_text("x,w\n0,1\n0,12")
-    loader = penstock.DataLoader(path, batch_size=1, weights="w", num_workers=0)
-    state = loader.state_dict()
-    append(path, b"3\n")
-    with pytest.raises(ChangedSourceError, match="the weights are not those"):
-        penstock.DataLoader(path, batch_size=1, weights="w", num_workers=0).load_state_dict(state)
+    path.write_text("t,w\n" + "".join(f"x,{n}\n" for n in range(1, 20)) + "yy,12")
+
+    def load(**options: Any) -> penstock.DataLoader:
+        source: Any = penstock.open(path)
+        if view == "split":
+            source = source.split(a=0.5, b=0.5)[0]
+        if view == "mixture" and "weights" not in options:
+            source = penstock.Mixture({"x": source}, weights={"x": 1})
+        return penstock.DataLoader(source, batch_size=1, num_workers=0, **options)
+
+    ways: list[dict[str, Any]] = [{"encode": {"t": "category"}}, {"weights": "w"}]
+    states = [load(**way).state_dict() for way in ways]
+    append(path, b"3\nz,4\n")
+    for way, state in zip(ways, states, strict=True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # What was appended is not in this run.
+            with pytest.raises(ChangedSourceError, match="was not complete yet"):
+                load(**way).load_state_dict(state)
+            load(**way, on_changed="continue").load_state_dict(state)
+            later = load(**way).state_dict()
+            append(path, b"z,4\n")
+            load(**way).load_state_dict(later)
 
 
 def test_a_mixture_goes_on_when_the_last_lines_of_its_sources_are_whole(tmp_path: Path) -> None:

@@ -21,13 +21,7 @@ if TYPE_CHECKING:
     from penstock.datasets._subsampled import SubsampledDataset as SubsampledDataset
     from penstock.datasets._table_source import plain_table
     from penstock.datasets._values import values_of
-    from penstock.datasets._views import (
-        Chosen,
-        bare_origins,
-        content_fingerprint,
-        fingerprint_of,
-        origins_of,
-    )
+    from penstock.datasets._views import Chosen, bare_origins, fingerprint_of, origins_of
     from penstock.datasets._vocabulary import root_of, vocabulary
     from penstock.datasets.columns._materialize import (
         ListedColumn,
@@ -108,7 +102,7 @@ __all__, __getattr__, __dir__ = facade(
         "_stream": "TorchWorker as_stream stream",
         "_table_source": "plain_table",
         "_values": "values_of",
-        "_views": "Chosen bare_origins content_fingerprint fingerprint_of origins_of",
+        "_views": "Chosen bare_origins fingerprint_of origins_of",
         "_vocabulary": "root_of vocabulary",
         "columns._materialize": (
             "ListedColumn columns_of drop_columns_of estimate_columns files_of_entry "

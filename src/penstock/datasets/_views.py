@@ -59,19 +59,6 @@ def bare_origins(source: Source) -> list[Source]:
     return [*map(attrgetter("_bare"), origins_of(source))]
 
 
-def content_fingerprint(source: Source, fingerprint: str, length: int) -> str:
-    """Return a fingerprint of the first `length` records that changes with their content, too.
-
-    It is another one than `fingerprint`, which stays, where a record was not complete before its
-    file grew.
-    """
-    origins = bare_origins(source)
-    is_whole = len(origins) == 1 and len(source) == len(origins[0])
-    metas = [(origin.index_meta, length if is_whole else len(origin)) for origin in origins]
-    finished = [meta.finished_at(end) for meta, end in metas if meta is not None]
-    return fingerprint_of("finished", fingerprint, *finished) if any(finished) else fingerprint
-
-
 class OverSource(Source):
     """The records of one other source that `_chosen` names: here all, under their own numbers."""
 
@@ -91,6 +78,9 @@ class OverSource(Source):
 
     def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
         return self.source._past(least, most)
+
+    def _has_finished(self, least: int, most: int) -> bool:
+        return self.source._has_finished(least, most)
 
     @property
     def schema(self) -> pa.Schema:
@@ -179,6 +169,13 @@ class Chosen(OverSource):
         last = int(ids[most]) if most < len(ids) else len(self.source)
         for length, known in self.source._past(first, last):
             yield int(np.searchsorted(ids, length)), self._fingerprint_over(known)
+
+    def _has_finished(self, least: int, most: int) -> bool:
+        ids = self.ids if self._is_sorted else np.sort(self.ids)
+        first = int(ids[least - 1]) + 1 if least > 0 else 0
+        return self.source._has_finished(
+            first, int(ids[most]) if most < len(ids) else len(self.source)
+        )
 
     @property
     def blocks(self) -> np.ndarray:

@@ -310,7 +310,9 @@ class Builder:
             return
         if one.has_changed:
             run = self._runs[one.last_run]
-            self._runs[one.last_run] = msgspec.structs.replace(run, finished=fingerprint)
+            self._runs[one.last_run] = msgspec.structs.replace(
+                run, finished=fingerprint, finished_after=0 if self.old is None else len(self.old)
+            )
         if one.records > one.repeated:
             self._runs.append(RecordRun(number, one.records - one.repeated, fingerprint))
         if one.records:

@@ -66,6 +66,8 @@ class RecordRun(msgspec.Struct, frozen=True, omit_defaults=True):
     finished: str = ""
     """The fingerprint of the file when an update met the rest of the last record, which the file
     ended in before; empty where that record was whole."""
+    finished_after: Count = 0
+    """Records of the index before that update."""
 
 
 class TrainedMeta(msgspec.Struct, frozen=True):

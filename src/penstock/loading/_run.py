@@ -200,6 +200,16 @@ def resumed(
     return cursor.with_skips(skip, available=length)
 
 
+def refuse_finished(source: Source, length: int) -> None:
+    """Raise where a record was completed since a state, and a run rests on values of records."""
+    if source._has_finished(length, length):  # noqa: SLF001 (of the contract between rooms)
+        raise ChangedSourceError(
+            "a record that the state counts was not complete yet, and was completed when its file "
+            "grew. Its number is the same, but weights and the codes of categories rest on its "
+            "value. Start a new run, or give on_changed='continue' to go on at the same position."
+        )
+
+
 class Mark(NamedTuple):
     """Where a run stood behind a batch, to be made a state of later."""
 

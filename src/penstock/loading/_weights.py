@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from penstock._words import counted
 from penstock.datasets import (
-    content_fingerprint,
     fingerprint_of,
     kept_arrays,
     lies_in_files,
@@ -81,14 +80,18 @@ class WeightChoice(OrderChoice):
             _check(array[skips.records(np.arange(skips.kept))], skips)
         why = f"drawn with replacement, {by}; shuffle does not matter"
         chosen = cls("weighted", why, {"draws": weighted.length}, array, name, is_balanced)
-        known = chosen.fingerprint(source, source.fingerprint, len(source))
+        known = chosen.fingerprint(source.fingerprint, len(source))
         return replace(chosen, own={"weights": known, **chosen.own})
 
-    def fingerprint(self, source: Source, known: str, length: int) -> str:
-        """Return a fingerprint of the weights of so many records, which have the `known` one."""
+    @property
+    def is_by_field(self) -> bool:  # type: ignore[override]
+        return self.array is None
+
+    def fingerprint(self, of_source: str, length: int) -> str:
+        """Return a fingerprint of the weights of a source with that one and so many records."""
         if self.array is None:
             how = "balance" if self.is_balanced else "weights"
-            return fingerprint_of(how, self.name, content_fingerprint(source, known, length))
+            return fingerprint_of(how, self.name, of_source)
         numbers = self.array[:length].astype("<f8", copy=False)
         return hashlib.blake2b(numbers.data, digest_size=16).hexdigest()
 
@@ -96,7 +99,7 @@ class WeightChoice(OrderChoice):
         self.check_kind(point)
         if changed is None:
             return self.own
-        own = {**self.own, "weights": self.fingerprint(source, point.fingerprint, point.length)}
+        own = {**self.own, "weights": self.fingerprint(point.fingerprint, point.length)}
         if own == point.own or changed == "continue":
             return own
         then, now = (f"{one['weights']}, length {one['draws']}" for one in (point.own, own))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.datasets._views import bare_origins, content_fingerprint, fingerprint_of
+from penstock.datasets._views import bare_origins, fingerprint_of
 from penstock.errors import OptionError, StorageError
 from penstock.index import digest
 from penstock.storage import (
@@ -151,10 +151,16 @@ class Freshness:
         """The fingerprint that a column of the present records carries."""
         fingerprint = self._origin.fingerprint
         if self._origin.sample_index is None or self._origin.index_meta is not None:
-            return content_fingerprint(self._origin, fingerprint, len(self._origin))
+            return self._with_finished(fingerprint, len(self._origin))
         # The index of another tool says nothing of the contents of files.
         facts = [os.stat(path) for path in self._origin.files if not is_remote(path)]
         return fingerprint_of(COLUMNS, fingerprint, *(f"{f.st_size} {f.st_mtime}" for f in facts))
+
+    def _with_finished(self, fingerprint: str, length: int) -> str:
+        """Return another fingerprint where a record was completed when its file grew."""
+        meta = self._origin.index_meta
+        finished = "" if meta is None else meta.finished_at(length)
+        return fingerprint_of("finished", fingerprint, finished) if finished else fingerprint
 
     def holds(self, meta: ColumnMeta) -> bool:
         """Whether a column holds the first `meta.length` records as they are now."""
@@ -164,7 +170,7 @@ class Freshness:
             origin = self._origin
             index, length = origin.index_meta, meta.length
             if index is not None and index.finished_at(length):
-                now = content_fingerprint(origin, index.fingerprint_at(length), length)
+                now = self._with_finished(index.fingerprint_at(length), length)
                 is_of_these = meta.fingerprint == now
             else:
                 is_of_these = origin.was(meta.fingerprint, length) or (
