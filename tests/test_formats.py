@@ -176,6 +176,8 @@ def _timeless(index: Path) -> object:
 CHECKED = Path(__file__).parent / "golden" / "index-checked-1"
 COUNTED = Path(__file__).parent / "golden" / "profile-2"
 """Profiles of the same files that count the values of fields."""
+BEYOND = Path(__file__).parent / "golden" / "profile-3"
+"""Profiles of the same files that count integers beyond int64."""
 
 
 @pytest.mark.parametrize(
@@ -200,7 +202,7 @@ def test_checked_indexes_are_written_byte_for_byte_as_before(kind: str, tmp_path
             shutil.copy(path, tmp_path)
     _index_checked(tmp_path, kind)
     before, now = CHECKED / kind / "index", tmp_path / "index"
-    later = {path.name: path for path in (COUNTED / kind).iterdir()}
+    later = {path.name: path for new in (COUNTED, BEYOND) for path in (new / kind).glob("*")}
     for path in before.iterdir():
         if path.name != "meta.json":
             expected = later.get(path.name, path).read_bytes()

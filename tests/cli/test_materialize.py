@@ -192,7 +192,7 @@ def test_types_come_from_the_profile_where_there_is_one(tmp_path: Path) -> None:
     succeed("index", folder, "--profile")
     told = document("materialize", folder, "n,x")
     assert names(told) == ["n:int64", "x:float64"]
-    assert names(document("materialize", folder, "mixed")) == ["mixed:text"]
+    assert names(document("materialize", folder, "mixed")) == ["mixed:json"]
     assert names(document("materialize", folder, "x:float32")) == ["x:float32"]
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.cli._profile import bars_text
+from penstock.errors import SchemaMismatchError
 from penstock.index._load import read_meta
 from penstock.jsonl import JsonlDir
 from tests.cli.commands import document, invoke, options, succeed, written
@@ -143,7 +144,7 @@ def test_the_dict_for_a_loader_can_be_pasted_and_nothing_fails_under_it(lines: P
     assert types == {
         "id": "int64",
         "flag": "bool",
-        "code": "text",
+        "code": "json",
         "city": "category",
         "tags": "list<int64>",
         "user.age": "int64?",
@@ -151,8 +152,21 @@ def test_the_dict_for_a_loader_can_be_pasted_and_nothing_fails_under_it(lines: P
     }
     assert load_all(lines, types) == 2000
     text = succeed("profile", lines, "--as", "fields")
-    assert '    "code": "text",  # code is int in records 0 to 1,499, and string from' in text
+    assert '    "code": "json",  # code is int in records 0 to 1,499, and string from' in text
     assert fields(lines, "--fields", "user,id") == {"id": "int64", "user.age": "int64?"}
+
+
+def test_a_few_odd_values_are_a_comment_behind_the_type_of_all_others(tmp_path: Path) -> None:
+    records = [{"price": n / 7, "tags": [n]} for n in range(5000)]
+    records[17]["price"] = "n/a"
+    lines = written(tmp_path / "a.jsonl", *map(json.dumps, records), '{"tags": null}')
+    text = succeed("profile", lines, "--as", "fields")
+    assert '"price": "float64",  # except: price is string in record 17 (1 of 5,000 values)' in text
+    assert '"tags": "list<int64>",  # 1 null list is an empty one' in text
+    source = penstock.open(lines)
+    assert len(source.read(range(18, 5001), fields(lines))) == 4983
+    with pytest.raises(SchemaMismatchError, match="record 17 "):
+        source.read([17], fields(lines))
 
 
 def test_tables_have_the_types_of_their_schema_and_null_where_there_is_some(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 import shutil
 import signal
@@ -53,17 +52,37 @@ def folder(tmp_path: Path) -> Folder:
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
-def test_a_type_that_is_only_assumed_is_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, dtype: type[np.unsignedinteger]
+def test_a_type_that_nothing_tells_is_asked_for(
+    tmp_path: Path, dtype: type[np.unsignedinteger]
 ) -> None:
-    folder = as_data_forager(write_concat(tmp_path / "data", some_documents(1, 20), 8, dtype))
-    with caplog.at_level(logging.WARNING, "penstock"):
-        source = penstock.open(folder.path)
-    assert isinstance(source, TokensDataset)
-    assert source.token_dtype == np.uint16
-    (message,) = caplog.messages
-    assert "uint16 is assumed" in message
-    assert f"create_from_index_on_filesystem({str(folder.path)!r}, token_dtype=" in message
+    texts = [[[number % 200 for number in range(60)]]]  # As uint32, two of them are one token.
+    folder = as_data_forager(write_concat(tmp_path / "data", texts, 8, dtype))
+    with pytest.raises(OptionError, match=r"uint16 and uint32 are both possible.*token_dtype"):
+        penstock.open(folder.path)
+    source = penstock.open(folder.path, format_options={"token_dtype": np.dtype(dtype).name})
+    assert source[:].tolist() == folder.rows
+    assert invoke("show", folder.path, "0").exit_code == 2
+    done = invoke("show", folder.path, "0", "--token-dtype", np.dtype(dtype).name)
+    assert str(folder.rows[0][1]) in done.stdout
+
+
+@pytest.mark.parametrize(("size", "most"), [(7, 200), (8, 60_000)])
+def test_a_type_that_sizes_or_tokens_tell_is_not_asked_for(
+    tmp_path: Path, size: int, most: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = [[[number % most for number in range(1, 80_000, 997)]]]
+    folder = as_data_forager(write_concat(tmp_path / "data", texts, size))
+    assert penstock.open(folder.path)[:].tolist() == folder.rows
+    assert caplog.messages == []
+
+
+def test_a_type_of_another_kind_or_against_what_is_known_is_refused(folder: Folder) -> None:
+    for name, why in (
+        ("uint32", "says that these tokens are uint16"),
+        ("wide", "no type of NumPy"),
+    ):
+        with pytest.raises(OptionError, match=why):
+            penstock.open(folder.path, format_options={"token_dtype": name})
 
 
 def test_a_type_that_is_known_is_no_warning(

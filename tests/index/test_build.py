@@ -98,7 +98,6 @@ def test_an_update_appends_and_renumbers_nothing(tmp_path: Path) -> None:
     [
         ("1\n2\n", "1\n3\n4\n", "bytes then"),
         ("1\n2\n", "1\n", "shrank"),
-        ("1\n2", "1\n23\n", "last line went on"),
         ("1\n2\n", "9\n8\n", "equal size"),
     ],
 )
@@ -134,6 +133,19 @@ def test_an_unfinished_line_may_be_ended_by_an_update(tmp_path: Path) -> None:
     write(tmp_path, a_dot_jsonl="1\n2\n3\n")
     create_default_jsonl_indexer(tmp_path, update=True)()
     assert rows_of(tmp_path) == [[0, 0, 2], [0, 2, 1], [0, 4, 2]]
+
+
+def test_a_last_line_that_goes_on_keeps_its_number(tmp_path: Path) -> None:
+    write(tmp_path, a_dot_jsonl="1\n2", b_dot_jsonl="1\n")
+    create_default_jsonl_indexer(tmp_path)()
+    before = IndexStore(tmp_path).load()
+    write(tmp_path, a_dot_jsonl="1\n23\n4\n")
+    create_default_jsonl_indexer(tmp_path, update=True)()
+    assert rows_of(tmp_path) == [[0, 0, 2], [0, 2, 3], [1, 0, 2], [0, 5, 2]]
+    after = IndexStore(tmp_path).load().meta
+    assert after is not None
+    assert after.fingerprint_at(3) == before.fingerprint
+    assert [bool(run.finished) for run in after.runs] == [True, False, False]
 
 
 def test_everything_written_is_kept_out_of_git_and_backups(tmp_path: Path) -> None:

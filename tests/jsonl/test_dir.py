@@ -65,13 +65,28 @@ def mixed(tmp_path: Path) -> Path:
 
 @both_doors
 @pytest.mark.parametrize("kind", ["records", "batches"])
-def test_shards_come_by_number_then_other_files_and_never_hidden_ones(
+def test_files_come_by_number_then_by_name_wherever_they_lie_and_never_hidden_ones(
     kind: str, door: str, mixed: Path
 ) -> None:
     outcome = read(mixed, door, kind)
     assert outcome.error is None
     items = outcome.items if kind == "records" else [r for batch in outcome.items for r in batch]
-    assert items == READ_IN_ORDER
+    assert items == ["inner", "inner/most", *READ_IN_ORDER]
+
+
+@both_doors
+def test_a_shard_of_a_subdirectory_is_read_as_in_flyte_and_counts_for_the_next_number(
+    door: str, tmp_path: Path
+) -> None:
+    for name in ("part-00001.jsonl", "sub/part-00000.jsonl", "sub/part-00001.jsonl", "sub/b.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(JsonlFile(tmp_path / name), [name])
+    (tmp_path / "sub" / "part-00004.jsonl").write_text("")
+    write(JsonlDir(tmp_path), ["new"], door)
+    assert (tmp_path / "part-00005.jsonl").exists()
+    assert records(JsonlDir(tmp_path), door) == [
+        "sub/part-00000.jsonl", "part-00001.jsonl", "sub/part-00001.jsonl", "new", "sub/b.jsonl",
+    ]  # fmt: skip
 
 
 @both_doors
@@ -85,7 +100,7 @@ def test_arrow_batches_come_in_the_same_order(door: str, tmp_path: Path) -> None
 
 
 @both_doors
-def test_shards_are_the_files_that_are_read_in_that_order(door: str, mixed: Path) -> None:
+def test_shards_are_the_files_of_the_directory_itself_in_that_order(door: str, mixed: Path) -> None:
     found = call(JsonlDir(mixed), "shards", door)
     assert found == [JsonlFile(mixed / name) for name in READ_IN_ORDER]
     assert [file.path for file in found] == [str(mixed / name) for name in READ_IN_ORDER]
@@ -118,7 +133,7 @@ def test_a_directory_is_downloaded_with_its_subdirectories(
     )
     for name in copied:
         assert (place / name).read_bytes() == (mixed / name).read_bytes()
-    assert records(JsonlDir(place), door) == READ_IN_ORDER
+    assert records(JsonlDir(place), door) == ["inner", "inner/most", *READ_IN_ORDER]
     assert call(directory, "download", door, str(place)) == str(place)  # and again, over it
 
 

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 BAD = b'{"id": 1}\nnot json\n{"id": 2}\n'
 
 
+IN_ORDER = [0, 1, 2, 3, 10, 11, 4, 5, 6, 7, 8, 9]
+"""The records of `shards`: those of a subdirectory come by the number of their shard."""
+
+
 @pytest.fixture
 def shards(tmp_path: Path) -> JsonlDir:
     directory = JsonlDir(tmp_path / "d")
@@ -66,7 +70,7 @@ def test_batches_of_a_directory_take_prefetch_and_queue_size(door: str, shards: 
     ]  # fmt: skip
     for options in ({"prefetch": False}, {"prefetch": True, "queue_size": 1}, {"queue_size": 3}):
         batches = read(shards, door, "batches", batch_size=3, **options).items
-        assert batches == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
+        assert batches == [[0, 1, 2], [3, 10, 11], [4, 5, 6], [7, 8, 9]]
     with pytest.raises(OptionError, match="queue_size"):
         method(3, queue_size=0)
 
@@ -116,7 +120,7 @@ def test_a_local_directory_is_copied_with_all_below_it(door: str, shards: JsonlD
     assert call(JsonlDir, "from_local", door, shards.path).path == shards.path
     target = f"{shards.path}-copy/"
     copy = call(JsonlDir, "from_local", door, shards.path, target, "key")
-    assert (copy.hash, copy.name, records(copy, door)) == ("key", "d-copy", [*range(10)])
+    assert (copy.hash, copy.name, records(copy, door)) == ("key", "d-copy", IN_ORDER)
     assert [records(file) for file in copy.walk_sync()][-2:] == [[10], [11]]
     with pytest.raises(ObjectNotFoundError):
         call(JsonlDir, "from_local", door, f"{shards.path}-missing")
@@ -131,7 +135,7 @@ def test_local_data_go_to_object_storage(
     directory = call(JsonlDir, "from_local", door, shards.path, storage_options=options)
     assert directory.path.startswith(f"s3://{bucket}/root/")
     assert directory.name == "d"
-    assert records(directory, door) == [*range(10)]
+    assert records(directory, door) == IN_ORDER
     file = f"{shards.path}/part-00000.jsonl"
     target = f"s3://{bucket}/x/y.jsonl"
     copy = call(JsonlFile, "from_local", door, file, target, storage_options=options)

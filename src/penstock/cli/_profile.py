@@ -36,6 +36,8 @@ _HEADER = [
     *("spread".ljust(_BARS), "length", "example"),
 ]
 _LEVELS = "▁▂▃▄▅▆▇█"
+_RARE = 0.01
+"""The share of values up to which those of another kind do not decide about the type of a field."""
 _SIGNS = {"warning": "!", "note": "?"}
 _FEW_DIGITS = 6
 _EXAMPLE = 28
@@ -168,7 +170,7 @@ def _keeps_numbers(indexed: Indexed, meta: Meta) -> bool:
 )
 @option(
     "--as table|fields|schema|json",
-    "Form of the output; fields is a dict for DataLoader, with types that hold every value; schema "
+    "Form of the output; fields is a dict for DataLoader, with types that change no value; schema "
     "proposes a penstock.Schema, with --json as a file for check --schema.",
     dest="form",
     default="table",
@@ -258,14 +260,16 @@ def _fields(path: str, document: dict[str, Any], found: FoundProfile) -> str:
     certain = None
     if found.source is not None and found.source.schema_is_complete:
         certain = schema_types(found.source.schema)
-    types = profile_types(document, certain, categories=True)
+    types = profile_types(document, certain, categories=True, rare=_RARE)
     ways = types.types | types.left_out
     paths = [field["path"] for field in document["fields"] if field["path"] in ways]
     lines = ["{", f"    # {path}: {_heading(document, found)}"]
     for name in dict.fromkeys(paths):
         if name in types.types:
-            why = f"  # {types.mixed[name]}" if name in types.mixed else ""
-            lines.append(f"    {_quoted(name)}: {_quoted(types.types[name])},{why}")
+            rest = f"except: {types.exceptions[name]}" if name in types.exceptions else ""
+            notes = "; ".join(filter(None, (types.notes.get(name), rest)))
+            comment = f"  # {_printable(notes)}" if notes else ""
+            lines.append(f"    {_quoted(name)}: {_quoted(types.types[name])},{comment}")
         else:
             lines.append(f"    # {_quoted(name)} is left out: {types.left_out[name]}")
     return "\n".join([*lines, "}"])

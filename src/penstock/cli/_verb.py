@@ -279,6 +279,11 @@ _format_options = (
         "--delimiter SIGN", "CSV: sign between fields (';', tab); found by default.", "delimiter"
     ),
     _format_option(
+        "--token-dtype TYPE",
+        "Tokens of data-forager: uint16 or uint32, where the folder does not settle it.",
+        "token_dtype",
+    ),
+    _format_option(
         "--format NAME",
         "Format of all files (jsonl, csv, parquet …), where their names do not say it.",
         "format",

@@ -75,6 +75,13 @@ class Concatenated(Source):
         for length, known in self.sources[-1]._past(least - start, min(most, end) - start):
             yield start + length, self._fingerprint_over(known)
 
+    def _has_finished(self, least: int, most: int) -> bool:
+        *_, start, end = self._starts.tolist()
+        if self.sources[-1]._has_finished(least - start, min(most, end) - start):
+            return True
+        parts = zip(self.sources[:-1], self.sizes[:-1], strict=True)
+        return any(source._has_finished(size, size) for source, size in parts)
+
     def cut(self, sizes: Sequence[int]) -> Concatenated:
         """Return the first records of each source, as they were before sources grew."""
         view = copy(self)

@@ -55,7 +55,8 @@ def open(  # noqa: A001, PLR0913 (the name that users type is penstock.open; opt
         storage_options: Credentials, endpoint, retries and cache of remote paths; see
             `docs/storage.md`.
         format_options: How the files are written, where that cannot be found: of CSV the keywords
-            of `penstock.datasets.CsvRows`. Other options make another index.
+            of `penstock.datasets.CsvRows`. Other options make another index. Of tokens their type,
+            `{"token_dtype": "uint32"}`, where a folder of data-forager does not settle it.
 
     >>> source = open([{"id": 1}, {"id": 2}])
     >>> len(source), source[-1]
@@ -107,7 +108,7 @@ def open_found(
     if found.format.scanner is None:
         has_place = found.format.has_index and found.index is not None
         chosen = {"index": found.index} if has_place else {}
-        source: Source = opens(found.what, storage_options=found.options, **chosen)
+        source: Source = opens(found.what, storage_options=found.options, **chosen, **found.given)
     else:
         index = open_or_build(
             found.listing,

@@ -178,6 +178,14 @@ class Source(AboutSource, ABC):
         if least <= len(self) <= most:
             yield len(self), self.fingerprint
 
+    def _has_finished(self, least: int, most: int) -> bool:
+        """Whether a record was completed since there were from `least` to `most` records.
+
+        Its file ended in the middle of it. Its number and the fingerprint stay, its value may not.
+        """
+        del least, most
+        return False
+
     def _about(self) -> str:
         """Return what `repr` adds about rows, as the number of tokens; empty for records."""
         return ""

@@ -79,6 +79,9 @@ class OverSource(Source):
     def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
         return self.source._past(least, most)
 
+    def _has_finished(self, least: int, most: int) -> bool:
+        return self.source._has_finished(least, most)
+
     @property
     def schema(self) -> pa.Schema:
         """The schema of the source: every record may have any of its fields."""
@@ -166,6 +169,13 @@ class Chosen(OverSource):
         last = int(ids[most]) if most < len(ids) else len(self.source)
         for length, known in self.source._past(first, last):
             yield int(np.searchsorted(ids, length)), self._fingerprint_over(known)
+
+    def _has_finished(self, least: int, most: int) -> bool:
+        ids = self.ids if self._is_sorted else np.sort(self.ids)
+        first = int(ids[least - 1]) + 1 if least > 0 else 0
+        return self.source._has_finished(
+            first, int(ids[most]) if most < len(ids) else len(self.source)
+        )
 
     @property
     def blocks(self) -> np.ndarray:

@@ -7,10 +7,11 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
+import msgspec
 import numpy as np
 
 from penstock._words import counted
@@ -20,10 +21,11 @@ from penstock.index._folder import NewFolder, UnitFolder
 from penstock.index._heads import check_heads
 from penstock.index._load import meta_of
 from penstock.index._meta import FileMeta, Meta, RecordRun, write_meta
-from penstock.index._names import COLUMNS, FRAMES, ROWS, refuse_unnamable
+from penstock.index._names import COLUMNS, FRAMES, ROWS
 from penstock.index._parts import FilePart, parts_of
 from penstock.index._scan import LARGEST_FRAME, ScannedFrames, is_local_text, opened, scan_file
 from penstock.index._stale import changes, hashed_files
+from penstock.index._waiting import FileToScan, files_to_scan
 from penstock.index.checked._checks import Checks
 from penstock.order import whole_number
 from penstock.storage import OpenFile, join, trim_cache
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.index._listing import Found, IndexPlace, Listing
+    from penstock.index._listing import IndexPlace, Listing
     from penstock.index._sample_index import SampleIndex
     from penstock.index._scan import Scanner
     from penstock.work import View
@@ -108,7 +110,7 @@ def build_index(  # noqa: PLR0913 (what, how, where, and the old one)
     check_heads([one.found for one in builder.waiting if not one.start], scanner.kind)
     replacing = replacing or old is not None
     with ExitStack() as stack:
-        if options.checks or _take_long(builder):
+        if builder.options.checks or _take_long(builder):
             # A plain scan does not need this module.
             from penstock.index.checked._build import scan_checked, unit_key  # noqa: PLC0415
 
@@ -185,26 +187,6 @@ def has_additions(listing: Listing, old: Meta, folder: str) -> bool:
     return bool(found.grown or found.new)
 
 
-@dataclass(slots=True)
-class FileToScan:
-    """A file, and the results of its scan so far."""
-
-    found: Found
-    relative: str
-    number: int | None
-    """Its number, if the index has records of it."""
-    was: FileMeta | None
-    """The file as the index has it."""
-    start: int
-    """Where the scan begins."""
-    records: int = 0
-    text_bytes: int = 0
-    frames: list[NDArray[np.int64]] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
-    bad_lines: int = 0
-    newlines: int | None = None
-
-
 class Builder:
     """Begins with the content of an old index, if there is one, and adds scanned files."""
 
@@ -212,6 +194,7 @@ class Builder:
         self, listing: Listing, scanner: Scanner, options: BuildOptions, old: SampleIndex | None
     ) -> None:
         self.listing, self.scanner, self.options, self.old = listing, scanner, options, old
+        self.waiting = files_to_scan(listing, scanner, old)
         self._files: list[FileMeta] = []
         self._empty: list[FileMeta] = []
         self._runs: list[RecordRun] = []
@@ -219,24 +202,17 @@ class Builder:
         self._with_large_frames: list[str] = []
         if old is not None and old.meta is not None:
             self._files, self._runs = list(old.meta.files), list(old.meta.runs)
-            self._frames = [old.frames]
+            again = [one.number for one in self.waiting if one.again and one.number is not None]
+            self._frames = [old.frames[~np.isin(old.frames[:, 0], again)]]
             sizes = {listing.relative(found): found.entry.size for found in listing.files}
             self._empty = [file for file in old.meta.empty if sizes.get(file.path) == file.size]
-        self.waiting = self._waiting()
-
-    def _waiting(self) -> list[FileToScan]:
-        """Return the files that are new, and those that grew."""
-        known = {file.path: (number, file) for number, file in enumerate(self._files)}
-        unchanged = {file.path for file in self._empty}
-        waiting = []
-        for found in self.listing.files:
-            relative = self.listing.relative(found)
-            refuse_unnamable(relative)
-            number, was = known.get(relative, (None, None))
-            if relative not in unchanged and (was is None or was.size != found.entry.size):
-                start = 0 if was is None else was.size
-                waiting.append(FileToScan(found, relative, number, was, start))
-        return waiting
+        if options.profile and any(one.again for one in self.waiting):
+            self.options = replace(options, profile=False)
+            _log.warning(
+                "the index has no profile from now on: it counts a record that was not complete "
+                "yet. Make it again: penstock profile %s",
+                listing.folder or listing.named[0],
+            )
 
     @cached_property
     def bytes(self) -> int:
@@ -273,13 +249,41 @@ class Builder:
             part = room[: len(some)]
             np.add(some[:, 0], start, out=part[:, 1], casting="unsafe")
             part[:, 2] = some[:, 1]
-            rows.write(part.data)
             one.records += len(some)
             one.text_bytes += int(some[:, 1].sum())
+            if one.again:
+                part = self._write_again(one, part, rows)
+            rows.write(part.data)
+
+    def _write_again(
+        self, one: FileToScan, part: NDArray[np.uint64], rows: BinaryIO
+    ) -> NDArray[np.uint64]:
+        """Write rows in place of those that the index has; return the rest of them."""
+        assert self.old is not None  # noqa: S101 (it has them)
+        before = 0
+        for numbers in one.again:
+            free = numbers[max(0, one.repeated - before) :]
+            before += len(numbers)
+            some, part = part[: len(free)], part[len(free) :]
+            if len(some):
+                there = self.old.sample_locations[free.start : free.start + len(some)]
+                one.has_changed |= bool((there != some).any())
+                one.repeated += len(some)
+                rows.seek(free.start * some.strides[0])
+                rows.write(some.data)
+        rows.seek(0, os.SEEK_END)
+        return part
 
     def add(self, one: FileToScan, file: OpenFile) -> None:
         """Add a file whose rows are written."""
         number, was, entry = one.number, one.was, one.found.entry
+        if one.repeated < sum(map(len, one.again)):
+            raise StaleIndexError(
+                f"{one.found.path}: its last record went on since the index was built, and is none "
+                "any more. An update would renumber records. Build the index anew: penstock index "
+                "PATH --overwrite",
+                path=one.found.path,
+            )
         fingerprint = file_fingerprint(file, entry.size)
         hashed = whole_hash(file, entry.size) if self.options.full_hash else None
         meta = FileMeta(
@@ -302,8 +306,16 @@ class Builder:
             self._files.append(meta)
         else:
             self._empty.append(meta)
-        if one.records and number is not None:
-            self._runs.append(RecordRun(number, one.records, fingerprint))
+        if number is None:
+            return
+        if one.has_changed:
+            run = self._runs[one.last_run]
+            self._runs[one.last_run] = msgspec.structs.replace(
+                run, finished=fingerprint, finished_after=0 if self.old is None else len(self.old)
+            )
+        if one.records > one.repeated:
+            self._runs.append(RecordRun(number, one.records - one.repeated, fingerprint))
+        if one.records:
             frames = np.concatenate([np.empty((0, 4), np.int64), *one.frames])
             self._frames.append(np.insert(frames, 0, number, axis=1).astype("<u8"))
             if frames[:, 3].max(initial=0) > LARGEST_FRAME:
@@ -320,7 +332,9 @@ class Builder:
                 self._with_large_frames[0],
             )
         if any(map(len, self._frames)):
-            (folder / FRAMES).write_bytes(np.concatenate(self._frames).astype("<u8").tobytes())
+            frames = np.concatenate(self._frames).astype("<u8")
+            frames = frames[np.argsort(frames[:, 0], kind="stable")]
+            (folder / FRAMES).write_bytes(frames.tobytes())
         meta = Meta(
             self.scanner.kind,
             self._files,

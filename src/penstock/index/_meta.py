@@ -56,13 +56,18 @@ _RECORDS, _BYTES = attrgetter("records"), attrgetter("bytes")
 _SIZE, _BAD_LINES = attrgetter("size"), attrgetter("bad_lines")
 
 
-class RecordRun(msgspec.Struct, frozen=True):
+class RecordRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """Records of one file with consecutive numbers."""
 
     file: Count
     records: Count
     fingerprint: str
     """Of the file when the run was found, before it grew."""
+    finished: str = ""
+    """The fingerprint of the file when an update met the rest of the last record, which the file
+    ended in before; empty where that record was whole."""
+    finished_after: Count = 0
+    """Records of the index before that update."""
 
 
 class TrainedMeta(msgspec.Struct, frozen=True):
@@ -112,7 +117,7 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     files: list[FileMeta]
     """Files with records, in the order of `file_location.txt`."""
     runs: list[RecordRun]
-    """In the order of the record numbers. An update appends runs and changes none."""
+    """In the order of the record numbers. An update appends runs, and renumbers no record."""
     options: dict[str, Any] = {}
     empty: list[FileMeta] = []
     """Files without records."""
@@ -178,6 +183,15 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     def fingerprint_at(self, length: int) -> str:
         """Return the fingerprint of the first `length` records."""
         return self.first(length).fingerprint
+
+    def finished_at(self, length: int) -> str:
+        """Return what changes where one of the first `length` records was finished by an update.
+
+        The fingerprint does not: their numbers stay. Empty where all of them were whole.
+        """
+        finished = [[number, run.finished] for number, run in enumerate(self.first(length).runs)]
+        finished = [item for item in finished if item[1]]
+        return digest(finished) if finished else ""
 
     def first(self, length: int) -> Meta:
         """Return the index of the first `length` records."""

@@ -87,6 +87,15 @@ class Scanner(ABC):
         offsets count from there.
         """
 
+    def is_over(self, last: bytes, following: bytes) -> bool:
+        """Whether the last record of a file was over before the file grew.
+
+        `last` is its text, to the former end of the file, and `following` the next byte. A file
+        whose last record may not have been over is scanned from its beginning.
+        """
+        del last, following
+        return False
+
     def cuts(self, file: OpenFile, start: int, step: int) -> Iterable[int]:
         """Return where parts of plain text behind `start` begin, about every `step` bytes.
 
@@ -106,6 +115,9 @@ class LineScanner(Scanner):
 
     def begin(self, path: str, facts: Mapping[str, Any] | None = None, start: int = 0) -> LineScan:
         return LineScan(may_be_marked=not start)
+
+    def is_over(self, last: bytes, following: bytes) -> bool:
+        return b"\n" in last[-1:] + following
 
     def cuts(self, file: OpenFile, start: int, step: int) -> Iterable[int]:
         at = _first_line(file, start + step)

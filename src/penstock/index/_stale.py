@@ -8,7 +8,6 @@ from penstock._words import counted, few
 from penstock.errors import StaleIndexError
 from penstock.index._fingerprint import file_fingerprint, whole_hash
 from penstock.index._listing import Found, Listing
-from penstock.jsonl import compression_of
 from penstock.storage import StorageOptions, join, locate
 
 if TYPE_CHECKING:
@@ -46,8 +45,6 @@ def changes(listing: Listing, meta: Meta) -> Changes:
         elif found.entry.size > was.size:
             if meta.is_of_tokens or not _is_same(found, was):
                 changed.append((found.path, _sizes(was, found)))
-            elif not _ended_whole(found, was):
-                changed.append((found.path, "its last line went on"))
             else:
                 grown.append(found)
         elif found.entry.size < was.size:
@@ -111,16 +108,6 @@ def _is_same(found: Found, was: FileMeta) -> bool:
     """Whether the bytes that were indexed are still there."""
     with found.open() as file:
         return file_fingerprint(file, was.size) == was.fingerprint
-
-
-def _ended_whole(found: Found, was: FileMeta) -> bool:
-    """Whether what was indexed of a file ended with a newline, or goes on with one."""
-    if not was.size:
-        return True
-    if compression_of(found.entry.name) is not None:
-        return False  # Only reading all of it could tell.
-    with found.open() as file:
-        return b"\n" in file.read_at(was.size - 1, 2)
 
 
 def _sizes(was: FileMeta, found: Found) -> str:

@@ -35,6 +35,9 @@ _NO_DIRECTORY = "::flyte-empty-dir::"
 class JsonlDir(JsonlPath):
     """A directory of `part-NNNNN.jsonl[.zst]` shards, local or in object storage.
 
+    Records of subdirectories are read as well, except for hidden ones and those whose names begin
+    with `_`: shards by number, then other files in natural order, wherever they lie.
+
     A small picklable value: it names a directory and holds nothing open.
 
     >>> import os, tempfile
@@ -112,7 +115,10 @@ class JsonlDir(JsonlPath):
         return self.path == _NO_DIRECTORY
 
     def shards_sync(self) -> list[JsonlFile]:
-        """Return the files that are read, in reading order, from one listing."""
+        """Return the files of the directory itself, in reading order, from one listing.
+
+        `walk_sync` yields those of subdirectories too, whose records are read as well.
+        """
         return list(self.walk_sync(recursive=False))
 
     shards = awaited(shards_sync)
@@ -297,11 +303,13 @@ class JsonlDir(JsonlPath):
         return JsonlFile(join(self.path, relative), self.storage_options)
 
     def _sources(self) -> list[TextFile]:
-        """Return the shards with their entries in the listing, which saves a request for each."""
+        """Return what is read, with its entries in the listing, which saves a request for each."""
         store, _ = locate(self.path, self.storage_options)
-        found = [TextFile(store, entry.name, entry) for _, entry in self._listing(recursive=False)]
+        # By their names alone, as in flyte: shard 3 of a subdirectory comes before shard 4 here.
+        files = in_reading_order(self._listing(recursive=True), lambda item: item[0])
+        found = [TextFile(store, entry.name, entry) for _, entry in files]
         if not found:
-            _log.warning("%s itself holds no JSON Lines files; nothing is read", self.path)
+            _log.warning("%s holds no JSON Lines files; nothing is read", self.path)
         return found
 
 

@@ -247,7 +247,7 @@ class DirTarget(Target):
 
     def _free_number(self) -> int:
         try:
-            return next_number(entry.name for entry in self._store.list(self._directory))
+            return next_number(e.name for e in self._store.list(self._directory, recursive=True))
         except ObjectNotFoundError:
             return 0
 

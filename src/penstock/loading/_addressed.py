@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from penstock._words import counted
-from penstock.datasets import Source, Stream, without_columns
+from penstock.datasets import Source, Stream, remember_files, without_columns
 from penstock.errors import OptionError
 from penstock.loading._column_choice import choose_columns, without_any
 from penstock.loading._feed import Placed, Reads
@@ -20,7 +20,7 @@ from penstock.loading._order_choice import (
     lies_remote,
     refuse_shuffled_stream,
 )
-from penstock.loading._run import resumed
+from penstock.loading._run import refuse_finished, resumed
 from penstock.loading._source_reader import SourceReader
 from penstock.loading._steps import PlannedSteps, Sharing, Steps, step_counts, step_records
 from penstock.loading._weights import WeightChoice
@@ -37,19 +37,21 @@ if TYPE_CHECKING:
 
     from penstock.loading._column_choice import Columns
     from penstock.loading._feed import Feed, FeedOptions
+    from penstock.loading._recipes import Recipe
     from penstock.loading._steps import EpochSteps, StepRecords
     from penstock.order import Skip
 
 
-def feed_of(source: Any, schema: pa.Schema | None, options: FeedOptions) -> Feed:  # noqa: ANN401
+def feed_of(source: Any, recipe: Recipe, options: FeedOptions) -> Feed:  # noqa: ANN401
     """Return the feed of a new run over a source, or over what has a feed of its own."""
-    if options.materialize is True and schema is None:
+    if options.materialize is True and recipe.schema is None:
         raise OptionError(
             "materialize=True needs to know the fields and their types: give them as encode, as in "
             "{'price': 'float32'}. Records as they are have no columns."
         )
     if isinstance(source, Source):
-        return Addressed(source, schema, options)
+        has_codes = any(type_.startswith("category") for type_ in recipe.types.values())
+        return Addressed(source, recipe.schema, options, has_codes=has_codes)
     if options.weights is not None or options.balance is not None:
         raise OptionError("weights and balance need records that have numbers: leave them out.")
     if isinstance(source, Stream):
@@ -98,8 +100,17 @@ def begin_of(
 class Addressed:
     """Tasks of record numbers, in an order that is a function; a `Feed`."""
 
-    def __init__(self, source: Source, schema: pa.Schema | None, options: FeedOptions) -> None:
+    def __init__(
+        self,
+        source: Source,
+        schema: pa.Schema | None,
+        options: FeedOptions,
+        *,
+        has_codes: bool = False,
+    ) -> None:
+        """Begin a run; with `has_codes`, values are numbered as they come in the source."""
         self._source = self._given = source
+        self._has_codes = has_codes
         self._schema = schema
         self._options = options
         self._skip = read_skips(options.skip, len(source))
@@ -111,6 +122,8 @@ class Addressed:
         self._by_blocks: tuple[Source, Source] | None = None
         """A source, and the same one read by whole blocks."""
         self._known_steps: tuple[Cursor, EpochSteps] | None = None
+        self._remembered: Source | None = None
+        """The source whose files are kept, for the error of a state that no longer fits."""
 
     @property
     def source(self) -> Source:
@@ -248,6 +261,9 @@ class Addressed:
         if point.needs_blocks and not point.position:
             # The lanes are known with the order, which is made with the first batch.
             point = point.at(lanes=point.order(self._blocks).lanes)
+        if self._remembered is not self._source:
+            self._remembered = self._source
+            remember_files(self._source, point.fingerprint)
         return point.to_dict()
 
     def is_whole(self, point: Cursor) -> bool:
@@ -263,6 +279,8 @@ class Addressed:
         cursor = check_plan(cursor, plan, self._options.on_changed)
         if cursor.kind != "sequential" and not self._may_gather:
             refuse_shuffled_stream(self._source)
+        if (self._has_codes or self._choice.is_by_field) and self._options.on_changed == "raise":
+            refuse_finished(source, cursor.length)
         self.plan = plan
         self._go_over(source)
         return cursor

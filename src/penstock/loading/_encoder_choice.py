@@ -139,7 +139,7 @@ def _seen_types(names: list[str], source: Source) -> dict[str, str]:
         return {}
     if profile is None:
         return {}
-    types, left_out, _ = profile_types(profile.document)
+    types, left_out, *_ = profile_types(profile.document)
     for name in names:
         if name in left_out:
             raise OptionError(

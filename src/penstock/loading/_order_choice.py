@@ -28,6 +28,9 @@ class OrderChoice:
     own: Mapping[str, Any] = field(default_factory=dict)
     """What the state of a run that begins has of it: see `Cursor.own`."""
 
+    is_by_field = False
+    """Whether the order rests on the values of a field."""
+
     def table(self, point: Cursor, source: Source) -> Any:  # noqa: ANN401 (of the kind)
         """Return what the order of a point needs, apart from blocks; None for nothing."""
         return None

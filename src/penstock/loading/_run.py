@@ -8,7 +8,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from penstock._words import counted
+from penstock._words import counted, few
+from penstock.datasets import changed_files
 from penstock.errors import ChangedSourceError, OptionError
 from penstock.order import Cursor
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 ENCODER, ENCODERS = "encoder", "encoders"
 """The keys of the encoder's part of a state: of one for all ranks, or of one for each."""
+_SHOWN = 5
+"""Changed files that a refused resume names."""
 _HANDED_AHEAD = 3
 """Batches that may be on their way to a device, behind the engine and before the user."""
 PART = "part"
@@ -249,6 +252,16 @@ def resumed(
     return cursor.with_skips(skip, available=length)
 
 
+def refuse_finished(source: Source, length: int) -> None:
+    """Raise where a record was completed since a state, and a run rests on values of records."""
+    if source._has_finished(length, length):  # noqa: SLF001 (of the contract between rooms)
+        raise ChangedSourceError(
+            "a record that the state counts was not complete yet, and was completed when its file "
+            "grew. Its number is the same, but weights and the codes of categories rest on its "
+            "value. Start a new run, or give on_changed='continue' to go on at the same position."
+        )
+
+
 class Mark(NamedTuple):
     """Where a run stood behind a batch, to be made a state of later."""
 
@@ -337,6 +350,11 @@ def _change(cursor: Cursor, source: Source) -> str:
     what = f"it had {counted(cursor.length, 'record')}, and has {len(source):,} now"
     if len(source) >= cursor.length:
         what += ", but other records or another order"
+    files = changed_files(source, cursor.fingerprint)
+    if files:
+        what += f"; {few(files, _SHOWN)}"
+    elif files is not None:
+        what += "; its files are the same, so the index, a view or options are others"
     tokens = ""
     if source.is_tokens:
         tokens = ", or give Tokens the length, stride and shift that the state was saved with"

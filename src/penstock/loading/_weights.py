@@ -83,6 +83,10 @@ class WeightChoice(OrderChoice):
         known = chosen.fingerprint(source.fingerprint, len(source))
         return replace(chosen, own={"weights": known, **chosen.own})
 
+    @property
+    def is_by_field(self) -> bool:  # type: ignore[override]
+        return self.array is None
+
     def fingerprint(self, of_source: str, length: int) -> str:
         """Return a fingerprint of the weights of a source with that one and so many records."""
         if self.array is None:

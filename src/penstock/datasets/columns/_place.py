@@ -151,10 +151,16 @@ class Freshness:
         """The fingerprint that a column of the present records carries."""
         fingerprint = self._origin.fingerprint
         if self._origin.sample_index is None or self._origin.index_meta is not None:
-            return fingerprint
+            return self._with_finished(fingerprint, len(self._origin))
         # The index of another tool says nothing of the contents of files.
         facts = [os.stat(path) for path in self._origin.files if not is_remote(path)]
         return fingerprint_of(COLUMNS, fingerprint, *(f"{f.st_size} {f.st_mtime}" for f in facts))
+
+    def _with_finished(self, fingerprint: str, length: int) -> str:
+        """Return another fingerprint where a record was completed when its file grew."""
+        meta = self._origin.index_meta
+        finished = "" if meta is None else meta.finished_at(length)
+        return fingerprint_of("finished", fingerprint, finished) if finished else fingerprint
 
     def holds(self, meta: ColumnMeta) -> bool:
         """Whether a column holds the first `meta.length` records as they are now."""
@@ -162,9 +168,14 @@ class Freshness:
         known = self._known.get(key)
         if known is None:
             origin = self._origin
-            is_of_these = origin.was(meta.fingerprint, meta.length) or (
-                meta.length == len(origin) and meta.fingerprint == self.fingerprint
-            )
+            index, length = origin.index_meta, meta.length
+            if index is not None and index.finished_at(length):
+                now = self._with_finished(index.fingerprint_at(length), length)
+                is_of_these = meta.fingerprint == now
+            else:
+                is_of_these = origin.was(meta.fingerprint, length) or (
+                    length == len(origin) and meta.fingerprint == self.fingerprint
+                )
             # The index compares heads, tails and sizes, so that it holds although something in
             # between changed; a column that was made before that does not.
             known = is_of_these and are_unchanged(meta.files, self.files)

@@ -1,15 +1,15 @@
-"""Field types that hold everything that a profile has seen."""
+"""Field types that hold everything that a profile has seen, rare exceptions aside."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from penstock._words import counted
 from penstock.datasets.fields._grammar import parsed
 from penstock.datasets.fields._paths import LIST, Steps, steps_of
 from penstock.datasets.fields._tensor_types import (
@@ -22,14 +22,14 @@ from penstock.datasets.fields._tensor_types import (
     Optional,
     TextsType,
 )
-from penstock.decode import TEXT
 
 _ITEMS = "[]"
 _ANY_NAME = "*"
 _FEW_WORDS = 256
 _TIMES_EACH = 10
 """A text is a category where there are few of them, and each comes again so often on average."""
-_OF_TEXT = {"bool", "int", "float", "string"}
+_WHOLE_FLOATS = 2**53
+"""Up to here every integer is a float64."""
 _INTEGERS = (pa.int64(), pa.uint64())
 _PLAIN: dict[str, NumberType | TextsType] = {
     "bool": NumberType(pa.bool_()),
@@ -37,17 +37,21 @@ _PLAIN: dict[str, NumberType | TextsType] = {
     "string": TextsType(pa.string()),
     "binary": TextsType(pa.binary()),
 }
+_BEYOND = {"int": ("beyond_int64", "beyond int64"), "string": ("beyond_utf8", "beyond UTF-8")}
+"""Kinds with values that their type may not hold: what a profile calls their number, and words."""
 
 
 class ProfileTypes(NamedTuple):
     """The field types of a profile, for a loader."""
 
     types: dict[str, str]
-    """For each path a field type that holds all its values, null included."""
+    """For each path a field type that holds its values, null included, and changes none."""
     left_out: dict[str, str]
     """The paths without a type, and why."""
-    mixed: Mapping[str, str] = MappingProxyType({})
-    """The paths of type `text` or `json`, and why no other type holds all their values."""
+    notes: Mapping[str, str] = MappingProxyType({})
+    """What else there is to say about a type: why it is `json`, how many lists are null."""
+    exceptions: Mapping[str, str] = MappingProxyType({})
+    """The paths with a few values that do not fit their type: what these are, and how many."""
 
 
 def profile_types(
@@ -55,52 +59,62 @@ def profile_types(
     schema_types: Mapping[str, str] | None = None,
     *,
     categories: bool = False,
+    rare: float = 0,
 ) -> ProfileTypes:
-    """Return field types that hold every value that a profile has seen.
+    """Return field types that hold every value that a profile has seen, and change none.
 
-    Only a text with a lone surrogate fails all the same: UTF-8, and so Arrow, cannot express it.
-    `document` is what `profile.json` holds. Where a schema is certain, as in tables,
-    `schema_types` has the types that it gives to its fields, and only null is taken from the
-    profile. With `categories`, texts that come again and again are categories.
+    `document` is what `profile.json` holds. Where a schema is certain, as in tables, `schema_types`
+    has the types that it gives to its fields, and only null is taken from the profile. With
+    `categories`, texts that come again and again are categories. Values of other kinds than the
+    rest, up to the share `rare` of all, are exceptions to the type of the rest; a record without
+    an exception does not fail.
 
     >>> from penstock.index import Profile
     >>> profile = Profile()
     >>> profile.add([{"id": 1, "tags": ["a"], "user": {"age": 41}, "x": 1}], 0)
     >>> profile.add([{"id": 2, "x": "one"}], 1)
-    >>> found = profile_types(profile.document())
-    >>> found.types
-    {'id': 'int64', 'tags': 'list<string>', 'user.age': 'int64?', 'x': 'text'}
-    >>> found.mixed
-    {'x': 'x is int in record 0, and string from record 1 on'}
+    >>> proposal = profile_types(profile.document())
+    >>> proposal.types
+    {'id': 'int64', 'tags': 'list<string>', 'user.age': 'int64?', 'x': 'json'}
+    >>> proposal.notes
+    {'tags': '1 null list is empty', 'x': 'x is int in record 0, and string from record 1 on'}
     """
     types: dict[str, str] = {}
     left_out: dict[str, str] = {}
-    mixed: dict[str, str] = {}
+    notes: dict[str, str] = {}
+    exceptions: dict[str, str] = {}
     has_lists = "list" in document["record_types"]
-    drift = {found["path"]: str(found["text"]) for found in document["drift"]}
-    for field in _fields(document):
-        if field.is_inside or (has_lists and field.path.startswith(_ITEMS)):
+    drift = {
+        finding["path"]: str(finding["text"])
+        for finding in document["drift"]
+        if finding["kind"] == "types"
+    }
+    for field in _fields(document, rare):
+        path = field.path
+        if field.is_inside or (has_lists and path.startswith(_ITEMS)):
             continue  # Items of a list have its path; records that are lists have none.
-        if field.path in types or field.path in left_out:
-            types.pop(field.path, None)
-            mixed.pop(field.path, None)
-            left_out[field.path] = "two fields have this path, one with a dot in its name"
+        if path in types or path in left_out:
+            for facts in (types, notes, exceptions):
+                facts.pop(path, None)
+            left_out[path] = "two fields have this path, one with a dot in its name"
+            continue
+        known = None if schema_types is None else schema_types.get(path)
+        if known is None and schema_types is not None and field.is_object:
             continue
         try:
-            known = None if schema_types is None else schema_types.get(field.path)
-            if known is not None:
-                types[field.path] = str(_with_null(parsed(known), field))
-            elif schema_types is None or not field.is_object:
-                innermost = _checked(field, has_schema=schema_types is not None)
-                types[field.path] = str(_with_null(_wrapped(innermost), field))
-                if why_mixed := innermost.why_mixed:
-                    mixed[field.path] = drift.get(innermost.path, why_mixed)
-            if categories and field.is_category and types.get(field.path) == "string":
-                types[field.path] = str(CategoryType(pa.string()))
+            choice = _choose(field, known, drift, has_schema=schema_types is not None)
         except _HasNoTypeError as why:
             if str(why):
-                left_out[field.path] = str(why)
-    return ProfileTypes(types, left_out, mixed)
+                left_out[path] = str(why)
+            continue
+        is_text = str(choice.type) == "string" and not choice.exceptions
+        is_category = categories and is_text and field.is_category
+        types[path] = str(CategoryType(pa.string()) if is_category else choice.type)
+        if choice.note:
+            notes[path] = choice.note
+        if choice.exceptions:
+            exceptions[path] = "; ".join(choice.exceptions)
+    return ProfileTypes(types, left_out, notes, exceptions)
 
 
 class _HasNoTypeError(Exception):
@@ -110,22 +124,15 @@ class _HasNoTypeError(Exception):
 class _Field:
     """A field, and what it is a part of."""
 
-    def __init__(self, known: Mapping[str, Any], around: _Field | None) -> None:
+    def __init__(self, known: Mapping[str, Any], around: _Field | None, rare: float) -> None:
         self.path: str = known["path"]
         self.around = around
         self.item: _Field | None = None
         """Of lists: what stands for their items."""
-        self.kinds = frozenset(known["types"]) - {"null"}
         self.is_inside = around is not None and self.path == around.path + _ITEMS
         """Whether it stands for the items of a list."""
-        distinct = known.get("distinct", 0)
-        is_few = known.get("distinct_is_exact") and 0 < distinct <= _FEW_WORDS
-        self.is_category = bool(is_few) and distinct * _TIMES_EACH <= known["count"]
-        integers = known["types"].get("int", {})
-        self.integers = integers.get("min"), integers.get("max")
-        """The smallest and the largest integer; None where that is unknown."""
-        self.may_be_null = bool(known["nulls"] or known["missing"])
-        """Whether there is null in its place, in a record or in the item of a list."""
+        self.nulls: int = known["nulls"] + known["missing"]
+        """How often null is in its place, in a record or in the item of a list."""
         self.name = self.path
         """Its name inside the field around it."""
         self.steps: Steps = (self.path,)
@@ -133,16 +140,58 @@ class _Field:
         """In how many lists, one in another, its values stand."""
         self.odd_part: _Field | None = None
         """A field around it that is not always an object or a list, so that it cannot be read."""
+        self.exceptions: tuple[str, ...] = ()
+        """Its rare values that are of no kind in `kinds`, and those of the fields around it."""
         if around is not None:
             self.name = self.path.removeprefix(around.path).removeprefix(".")
             self.steps = (*around.steps, LIST if self.is_inside else self.name)
             self.lists = around.lists + self.is_inside
-            is_odd = around.kinds not in ({"object"}, {"list"})
+            is_odd = around.kinds != {"list" if self.is_inside else "object"}
             self.odd_part = around if is_odd else around.odd_part
+            self.exceptions = around.exceptions
             if self.is_inside:
                 around.item = self
             else:
-                self.may_be_null |= around.may_be_null
+                self.nulls += around.nulls
+        distinct = known.get("distinct", 0)
+        is_few = known.get("distinct_is_exact") and 0 < distinct <= _FEW_WORDS
+        self.is_category = bool(is_few) and distinct * _TIMES_EACH <= known["count"]
+        self.kinds: frozenset[str] = frozenset(known["types"]) - {"null"}
+        """What its values are, rare ones aside; `float` also stands for integers among floats."""
+        self.why_no_type = ""
+        """Why only `json` holds all values; empty where another type does."""
+        self._look_at({kind: known["types"][kind] for kind in self.kinds}, rare)
+
+    def _look_at(self, facts: Mapping[str, Mapping[str, Any]], share: float) -> None:
+        """Decide what its values are, given the facts of each kind; `share` of them are rare."""
+        self.has_nans = bool(facts.get("float", {}).get("nan"))
+        ints = facts.get("int", {})
+        self.ends = ints.get("min"), ints.get("max")
+        """The smallest and the largest integer; None where that is unknown."""
+        counts = {kind: int(stats["count"]) for kind, stats in facts.items()}
+        total = sum(counts.values())
+        if counts.keys() >= {"int", "float"} and self._is_within(-_WHOLE_FLOATS, _WHOLE_FLOATS):
+            counts["float"] += counts.pop("int")
+        most = max(counts, key=counts.__getitem__, default="")
+        if total - counts.get(most, 0) <= share * total:
+            rare = counts.keys() - {most}
+            self.exceptions += tuple(
+                f"{self.path} is {kind} in {_span(facts[kind])} "
+                f"({counts[kind]:,} of {counted(total, 'value')})"
+                for kind in sorted(rare)
+            )
+            counts = {kind: counts[kind] for kind in counts.keys() - rare}
+        self.kinds = frozenset(counts)
+        if len(counts) > 1:
+            self.why_no_type = f"it holds {' and '.join(sorted(counts))}"
+        elif most in _BEYOND and not (most == "int" and self.integer_type):
+            name, words = _BEYOND[most]
+            beyond = facts[most].get(name, 0 if most == "string" else total)
+            where = f"in {beyond:,} of {counted(total, 'value')}"
+            if beyond > share * total:
+                self.why_no_type = f"{self.path} is {words} {where}"
+            elif beyond:
+                self.exceptions += (f"{self.path} is {words} {where}",)
 
     @property
     def innermost(self) -> _Field | None:
@@ -158,22 +207,31 @@ class _Field:
         return self.innermost is not None and self.innermost.kinds == {"object"}
 
     @property
-    def why_mixed(self) -> str:
-        """Why only `text` or `json` holds all values; empty where another type does."""
-        if len(self.kinds) > 1 and self.kinds != {"int", "float"}:
-            return f"it holds {' and '.join(sorted(self.kinds))}"
-        is_wide = self.kinds == {"int"} and not any(map(self.fits, _INTEGERS))
-        return "some of its integers fit neither int64 nor uint64" if is_wide else ""
+    def levels(self) -> list[_Field]:
+        """The lists that it stands in, the outermost first, and itself."""
+        levels, field = [self], self
+        while field.around is not None:
+            if field.is_inside:
+                levels.append(field.around)
+            field = field.around
+        return levels[::-1]
 
-    def fits(self, integer: pa.DataType) -> bool:
-        """Whether a type holds its integers."""
-        limits = np.iinfo(str(integer))
-        return all(
-            isinstance(end, int) and limits.min <= end <= limits.max for end in self.integers
-        )
+    @property
+    def integer_type(self) -> pa.DataType | None:
+        """The type that holds all its integers."""
+        bounds = ((type_, np.iinfo(str(type_))) for type_ in _INTEGERS)
+        return next((type_ for type_, info in bounds if self._is_within(info.min, info.max)), None)
+
+    def _is_within(self, low: int, high: int) -> bool:
+        return all(isinstance(end, int) and low <= end <= high for end in self.ends)
 
 
-def _fields(document: Mapping[str, Any]) -> list[_Field]:
+def _span(facts: Mapping[str, Any]) -> str:
+    first, last = facts["first"], facts["last"]
+    return f"record {first:,}" if first == last else f"records {first:,} to {last:,}"
+
+
+def _fields(document: Mapping[str, Any], rare: float) -> list[_Field]:
     """Return all fields; each knows what it is a part of, which comes before it."""
     above: list[_Field] = []
     fields = []
@@ -181,13 +239,52 @@ def _fields(document: Mapping[str, Any]) -> list[_Field]:
         path = known["path"]
         while above and not path.startswith((f"{above[-1].path}.", f"{above[-1].path}{_ITEMS}")):
             above.pop()
-        above.append(_Field(known, above[-1] if above else None))
+        above.append(_Field(known, above[-1] if above else None, rare))
         fields.append(above[-1])
     return fields
 
 
+class _Choice(NamedTuple):
+    """The type of a field, and what there is to say about it."""
+
+    type: FieldType
+    note: str
+    exceptions: tuple[str, ...]
+
+
+def _choose(
+    field: _Field, known: str | None, drift: Mapping[str, str], *, has_schema: bool
+) -> _Choice:
+    """Return the type of a field, which a schema may know."""
+    type_: FieldType
+    if known is None:
+        values = _checked(field, has_schema=has_schema)
+        if values.why_no_type:
+            return _as_json(field, drift.get(values.path, values.why_no_type))
+        type_ = _in_lists(_plain(values), values.lists)
+    else:
+        values, type_ = field.innermost or field, parsed(known)
+    inner: FieldType = type_
+    exceptions = values.exceptions
+    empty = lost = 0
+    for at, level in enumerate(values.levels):
+        if isinstance(inner, ListOf):
+            empty += level.nulls
+        elif at == 0 and level.nulls and not _takes_null(inner, level):
+            type_ = Optional(inner) if isinstance(inner, NumberType | Dense) else inner
+        elif not _takes_null(inner, level):
+            lost += level.nulls
+        inner = inner.item if isinstance(inner, ListOf | Dense) else inner
+    if lost:
+        why = f"{lost:,} of the items of {field.path} {'is' if lost == 1 else 'are'} null"
+        if isinstance(inner, NumberType) and not pa.types.is_temporal(inner.arrow):
+            return _as_json(field, why)
+        exceptions += (why,)
+    return _Choice(type_, _about_lists(empty), exceptions)
+
+
 def _checked(field: _Field, *, has_schema: bool) -> _Field:
-    """Return the innermost items of a field whose values can have one type."""
+    """Return the innermost items of a field whose values can have a type."""
     innermost = field.innermost
     if innermost is None:
         raise _HasNoTypeError("all its lists are empty")
@@ -209,48 +306,38 @@ def _checked(field: _Field, *, has_schema: bool) -> _Field:
     return innermost
 
 
-def _wrapped(innermost: _Field) -> FieldType:
-    """Return the type of a field with these items, of one kind, as if there was no null."""
-    type_: NumberType | TextsType | Json | ListOf = _plain(innermost)
-    for _ in range(innermost.lists):
+def _plain(values: _Field) -> NumberType | TextsType:
+    (kind,) = values.kinds
+    if kind == "int":
+        return NumberType(values.integer_type or pa.int64())
+    if kind not in _PLAIN:
+        raise _HasNoTypeError(f"of {kind} only a schema knows the type")
+    return _PLAIN[kind]
+
+
+def _in_lists(item: NumberType | TextsType | Json, levels: int) -> FieldType:
+    type_: NumberType | TextsType | Json | ListOf = item
+    for _ in range(levels):
         type_ = ListOf(type_)
     return type_
 
 
-def _plain(field: _Field) -> NumberType | TextsType | Json:
-    if field.why_mixed:
-        return TextsType(TEXT) if field.kinds <= _OF_TEXT else Json()
-    kind = "float" if len(field.kinds) > 1 else min(field.kinds)
-    if kind in _PLAIN:
-        return _PLAIN[kind]
-    if kind != "int":
-        raise _HasNoTypeError(f"of {kind} only a schema knows the type")
-    return NumberType(next(filter(field.fits, _INTEGERS)))
+def _takes_null(type_: FieldType, level: _Field) -> bool:
+    """Whether null has a place of its own among the values of a level."""
+    if isinstance(type_, NumberType):  # Null is NaN, which may be a value as well.
+        return pa.types.is_floating(type_.arrow) and not level.has_nans
+    return not isinstance(type_, Dense)
 
 
-def _with_null(type_: FieldType, field: _Field) -> FieldType:
-    """Return a type that takes null, where there is some."""
-    if isinstance(type_, ListOf):
-        innermost = field.innermost or field
-        # A list that is null is empty; only what stands in the innermost one may be null.
-        return _with_default(type_, innermost.integers[0]) if innermost.may_be_null else type_
-    is_float = isinstance(type_, NumberType) and pa.types.is_floating(type_.arrow)  # Null is NaN.
-    if isinstance(type_, NumberType | Dense) and field.may_be_null and not is_float:
-        return Optional(type_)
-    return type_
+def _as_json(field: _Field, why: str) -> _Choice:
+    """Return the choice of Python values, which holds everything below the field."""
+    outside = field.levels[:-1]
+    note = "; ".join(filter(None, (why, _about_lists(sum(level.nulls for level in outside)))))
+    type_ = _in_lists(Json(), len(outside))
+    return _Choice(type_, note, () if field.around is None else field.around.exceptions)
 
 
-def _with_default(type_: ListOf, lowest: object) -> ListOf:
-    """Return lists in which something stands for null: there is no mask inside of them."""
-    item = type_.item
-    if isinstance(item, ListOf):
-        return ListOf(_with_default(item, lowest))
-    if not isinstance(item, NumberType) or pa.types.is_floating(item.arrow):
-        return type_
-    if pa.types.is_boolean(item.arrow):
-        return ListOf(replace(item, default=False))
-    limits = np.iinfo(item.dtype)
-    if limits.min == 0:
-        return ListOf(replace(item, default=int(limits.max)))
-    is_free = pa.types.is_integer(item.arrow) and not (isinstance(lowest, int) and lowest < 0)
-    return ListOf(replace(item, default=-1 if is_free else int(limits.min)))
+def _about_lists(empty: int) -> str:
+    if not empty:
+        return ""
+    return f"{counted(empty, 'null list', ('is an empty one', 'are empty ones'))}"

@@ -139,6 +139,13 @@ class Dataset(AboutText):
         for end in ends[(least <= ends) & (ends <= most)][::-1].tolist():
             yield end, self.fingerprint if end == self._length else meta.fingerprint_at(end)
 
+    def _has_finished(self, least: int, most: int) -> bool:
+        meta = self._sample_index.meta
+        runs = [] if meta is None else zip(meta.runs, meta.starts()[1:].tolist(), strict=True)
+        return any(
+            run.finished and end <= most and run.finished_after >= least for run, end in runs
+        )
+
     @property
     def files(self) -> list[str]:
         return list(self._sample_index.file_locations)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from bisect import bisect_right
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock._words import counted, warn_once
+from penstock._words import counted
 from penstock.datasets.text._dataset import ROW, Dataset, load_folder
 from penstock.datasets.tokens._layout import (
     check_complete,
@@ -33,7 +32,12 @@ if TYPE_CHECKING:
 
     from penstock.datasets.tokens._layout import Runs
 
-_log = logging.getLogger("penstock.datasets")
+_STRETCH = 1 << 20
+"""Rows that are looked at together."""
+_LOOKED_AT = 16
+"""Samples whose tokens are looked at."""
+_MOST_TOKENS = 1 << 24
+"""More than any vocabulary has."""
 
 
 class TokensDataset(TokenSource, Dataset):
@@ -336,21 +340,44 @@ def open_tokens(
     *,
     storage_options: Mapping[str, Any] | None = None,
     index: str | os.PathLike[str] | None = None,
+    token_dtype: DTypeLike | None = None,
 ) -> TokensDataset | TokensWithAuxDataset:
-    """Return the samples of a token folder; `index` is the folder of an index elsewhere."""
+    """Return the samples of a token folder; `index` is the folder of an index elsewhere.
+
+    `token_dtype` is needed where neither `meta.json` nor the samples themselves tell it.
+    """
     folder = "index"
     if not is_remote(path):
         path = locate(path)[1]
         folder = folder if index is None else os.path.relpath(locate(index)[1], path)
     found = load_folder(path, folder, storage_options)
     if found.sample_schema is not None:
+        if token_dtype is not None:
+            raise OptionError(
+                f"{path}: sample_schema.json has the types of its arrays: leave token_dtype out."
+            )
         return TokensWithAuxDataset(found)
-    dataset = TokensDataset(found)
-    if found.meta is None:
-        warn_once(
-            _log,
-            f"{path} does not say of which type its tokens are: uint16 is assumed. If they are "
-            f"not, open it by TokensDataset.create_from_index_on_filesystem({path!r}, "
-            "token_dtype=…)",
+    dataset = TokensDataset(found, token_dtype)
+    if found.meta is None and token_dtype is None and _may_be_wide(dataset, found):
+        raise OptionError(
+            f"{path} does not say of which type its tokens are, and uint16 and uint32 are both "
+            "possible.",
+            remedy="Give the one that they were written with: format_options={'token_dtype': "
+            "'uint32'} (--token-dtype uint32).",
         )
     return dataset
+
+
+def _may_be_wide(dataset: TokensDataset, index: SampleIndex) -> bool:
+    """Whether tokens that are read as uint16 may be those of uint32.
+
+    They are not where a sample is no whole number of 4 bytes, or a token would be greater than any
+    vocabulary.
+    """
+    rows = index.sample_locations
+    for at in range(0, len(rows), _STRETCH):
+        if (rows[at : at + _STRETCH, 1:] % 4).any():
+            return False
+    some = np.linspace(0, len(rows) - 1, min(len(rows), _LOOKED_AT)).astype(np.int64)
+    tokens = np.frombuffer(b"".join(map(dataset.raw, some.tolist())), "<u4")
+    return bool(len(tokens)) and int(tokens.max()) < _MOST_TOKENS

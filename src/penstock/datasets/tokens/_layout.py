@@ -33,7 +33,12 @@ def dtype_of(meta: Meta | None, asked: DTypeLike | None) -> np.dtype[Any]:
             f"this is an index of {meta.kind}, not of tokens. Open it with penstock.open(), or "
             "tokenise first: penstock tokenize SRC DST"
         )
-    wanted = np.dtype(np.uint16 if asked is None else asked).newbyteorder("<")
+    try:
+        wanted = np.dtype(np.uint16 if asked is None else asked).newbyteorder("<")
+    except (TypeError, ValueError, SyntaxError):
+        raise OptionError(
+            f"token_dtype={asked!r} is no type of NumPy: give 'uint16' or 'uint32'."
+        ) from None
     if not np.issubdtype(wanted, np.integer):
         raise OptionError(
             f"token_dtype={wanted.name}: tokens are integers, as of uint16 or uint32."

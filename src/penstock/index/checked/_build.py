@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.index._build import Builder, FileToScan
+    from penstock.index._build import Builder
+    from penstock.index._waiting import FileToScan
     from penstock.index.checked._checks import Checks
     from penstock.storage import Draft
 

@@ -27,6 +27,11 @@ FORMAT = "penstock-profile"
 VERSION = 1
 SHARES = {"p1": 0.01, "p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "p99": 0.99}
 _NUMBERS = {"int", "float"}
+_BEYOND = {
+    **dict.fromkeys(("float", "decimal"), "infinite"),
+    "int": "beyond_int64",
+    "string": "beyond_utf8",
+}
 _FEW_RECORDS = 1000
 _SMALL_SHARE = 0.01
 _BY_CHANCE = math.log(1e-3)
@@ -159,8 +164,8 @@ def _details(kind: str, stats: ValueStats) -> dict[str, Any]:
         details["lengths"] = {"min": low, "max": high} | _quantiles(stats.lengths, "int", low, high)
     if kind == "bool":
         details["true"] = stats.trues
-    odd = {"nan": stats.nans, "infinite": stats.infinite}
-    return details | {name: count for name, count in odd.items() if count}
+    odd = {"nan": stats.nans, _BEYOND.get(kind, ""): stats.beyond}
+    return details | {name: count for name, count in odd.items() if name and count}
 
 
 def _quantiles(histogram: Histogram, kind: str, low: Any, high: Any) -> dict[str, Any]:  # noqa: ANN401

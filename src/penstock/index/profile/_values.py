@@ -65,14 +65,16 @@ class ValueStats(msgspec.Struct, array_like=True, eq=False):
     """Of texts, lists and bytes."""
     trues: int = 0
     nans: int = 0
-    infinite: int = 0
+    beyond: int = 0
+    """Numbers that are infinite, integers beyond int64, texts beyond UTF-8 (with half of a
+    surrogate pair); an older profile counts the first alone."""
     classes: dict[Any, int] | None = None
     """How often each integer or text is there; None for too many, and in an older profile."""
 
     def is_sound(self, kind: str) -> bool:
         """Whether facts that were read from a file can be those of values of a kind."""
         low, high = self.low, self.high
-        counts = (self.count - 1, self.trues, self.count - self.trues, self.nans, self.infinite)
+        counts = (self.count - 1, self.trues, self.count - self.trues, self.nans, self.beyond)
         sketches = (self.distinct, self.numbers, self.lengths)
         try:
             for value in [low, high, *(self.distinct.examples if self.distinct else ())]:
@@ -94,7 +96,7 @@ class ValueStats(msgspec.Struct, array_like=True, eq=False):
         self.add_bounds(other.low, other.high)
         self.trues += other.trues
         self.nans += other.nans
-        self.infinite += other.infinite
+        self.beyond += other.beyond
         for sketch in ("distinct", "numbers", "lengths"):
             if (theirs := getattr(other, sketch)) is not None:
                 mine = getattr(self, sketch) or type(theirs)()
@@ -180,6 +182,7 @@ def _ints(stats: ValueStats, values: Values) -> None:
 
 
 def _wide_ints(stats: ValueStats, values: list[int]) -> None:
+    stats.beyond += len(values)
     stats.add_bounds(min(values), max(values))
     texts = [value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True) for value in values]
     stats.add_hashes(hash_bytes(texts), values.__getitem__)
@@ -202,7 +205,7 @@ def _floats(stats: ValueStats, values: Values) -> None:
         nans = int(np.isnan(floats).sum())
         finite = floats[is_finite]
         stats.nans += nans
-        stats.infinite += len(floats) - len(finite) - nans
+        stats.beyond += len(floats) - len(finite) - nans
     if len(finite):
         stats.add_bounds(float(finite.min()), float(finite.max()))
         stats.add_numbers(finite)
@@ -213,7 +216,7 @@ def _decimals(stats: ValueStats, values: Values) -> None:
     plain = [EXACT.normalize(EXACT.add(value, 0)) for value in values if value.is_finite()]
     nans = sum(value.is_nan() for value in values)
     stats.nans += nans
-    stats.infinite += len(values) - len(plain) - nans
+    stats.beyond += len(values) - len(plain) - nans
     if plain:
         stats.add_bounds(min(plain), max(plain))
         stats.add_hashes(hash_texts([str(value) for value in plain]), plain.__getitem__)
@@ -222,11 +225,20 @@ def _decimals(stats: ValueStats, values: Values) -> None:
 
 def _texts(stats: ValueStats, values: Values) -> None:
     stats.add_lengths(values)
+    stats.beyond += _beyond_utf8(values)
     if len(set(values[:_LOOKED_AT])) < min(len(values), _LOOKED_AT) // 2:
         values = list(set(values))  # Repeated words are looked at once.
     # The beginning of the least is the least beginning.
     stats.add_bounds(min(values)[: CUT + 1], max(values)[: CUT + 1])
     stats.add_hashes(hash_texts(values), lambda at: str(values[at][: CUT + 1]))
+
+
+def _beyond_utf8(values: Values) -> int:
+    try:
+        "".join(values).encode()
+    except UnicodeEncodeError:
+        return sum(any("\ud800" <= letter <= "\udfff" for letter in value) for value in values)
+    return 0
 
 
 def _bytes(stats: ValueStats, values: Values) -> None:

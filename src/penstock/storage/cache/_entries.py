@@ -24,7 +24,7 @@ from penstock.storage._untrusted import remove_tree
 
 _log = logging.getLogger("penstock.storage")
 _FOLDERS = ("indexes", "fetched-indexes", "columns")
-_FILES = ("views", "profiles")
+_FILES = ("views", "profiles", "files")
 _USE = ".use"
 """In an entry that is a folder: locked by the processes that use it, with the time of last use."""
 _SHARE = 5

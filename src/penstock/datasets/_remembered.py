@@ -1,0 +1,113 @@
+"""The files of a source when a state was saved, so that a refused resume names what changed."""
+
+from __future__ import annotations
+
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock._words import counted
+from penstock.datasets._once import from_cache, keep_file
+from penstock.datasets._views import bare_origins, fingerprint_of
+from penstock.errors import StorageError
+from penstock.index import file_fingerprint
+from penstock.storage import cache_directory, locate, read_metadata
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.datasets._source import Source
+    from penstock.storage import StorageOptions
+
+
+class _File(msgspec.Struct, array_like=True):
+    path: str
+    size: int
+    modified: int
+    """Nanoseconds since the epoch."""
+    version: str | None
+    """An ETag, where the file has one."""
+    fingerprint: str = ""
+    """As the index has it; empty where no index knows the file."""
+
+
+def remember_files(source: Source, fingerprint: str) -> None:
+    """Keep in the cache directory what the files of a source are now, under a fingerprint of it."""
+    path = _path(fingerprint)
+    files = _files(source)
+    if files and not path.exists():
+        with suppress(StorageError):  # Without a cache, a refused resume says less.
+            keep_file(path, lambda draft: draft.write(msgspec.json.encode([*files.values()])))
+
+
+def changed_files(source: Source, fingerprint: str) -> list[str] | None:
+    """Return which files are not what they were under a fingerprint, and what happened to each.
+
+    None where nothing is known of that fingerprint. Files that grew or are new come last: where
+    records only were appended, they are not why numbers changed.
+    """
+    then = from_cache(_path(fingerprint), _decoded)
+    if then is None:
+        return None
+    options = {path: one.storage_options for one in bare_origins(source) for path in one.files}
+    now = _files(source)
+    lost: list[str] = []
+    more: list[str] = []
+    for file in then:
+        there = now.pop(file.path, None)
+        if there is None:
+            lost.append(f"{file.path} is gone, or without records")
+        elif there.size < file.size:
+            lost.append(f"{file.path} shrank ({_sizes(file, there)})")
+        elif there.size > file.size:
+            is_longer = _is_longer(file, options[file.path])
+            (more if is_longer else lost).append(
+                f"{file.path} {'grew' if is_longer else 'was rewritten'} ({_sizes(file, there)})"
+            )
+        elif _is_other(file, there):
+            lost.append(f"{file.path} was rewritten ({counted(file.size, 'byte')}, as before)")
+    return lost + more + [f"{path} is new" for path in now]
+
+
+def _path(fingerprint: str) -> Path:
+    return cache_directory() / "files" / f"{fingerprint_of('files', fingerprint)}.json"
+
+
+def _decoded(path: Path) -> list[_File]:
+    return msgspec.json.decode(read_metadata(path), type=list[_File])
+
+
+def _files(source: Source) -> dict[str, _File]:
+    files: dict[str, _File] = {}
+    for origin in bare_origins(source):
+        if (meta := origin.index_meta) is None:
+            known = [_File(*msgspec.structs.astuple(file)) for file in origin.file_facts()]
+        else:
+            known = [
+                _File(path, file.size, round(file.modified * 1e9), file.version, file.fingerprint)
+                for path, file in zip(origin.files, meta.files, strict=True)
+            ]
+        files |= {file.path: file for file in known}
+    return files
+
+
+def _is_other(then: _File, now: _File) -> bool:
+    if then.fingerprint and now.fingerprint:
+        return then.fingerprint != now.fingerprint
+    if then.version is not None and now.version is not None:
+        return then.version != now.version
+    return then.modified != now.modified
+
+
+def _is_longer(then: _File, options: StorageOptions) -> bool:
+    """Whether a file still begins with the bytes that it had."""
+    if not then.fingerprint:
+        return False
+    store, name = locate(then.path, options)
+    with closing(store.open(name)) as file:
+        return file_fingerprint(file, then.size) == then.fingerprint
+
+
+def _sizes(then: _File, now: _File) -> str:
+    return f"{counted(then.size, 'byte')} then, {now.size:,} now"
