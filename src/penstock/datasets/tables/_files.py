@@ -104,6 +104,8 @@ class TableFiles:
             self.unit_read = self.unit_read if head.is_mapped else head.unit
             self.files.append(found)
         self.schema = unified.schema
+        self.value_schema = unified.value_schema
+        """The types in which columns are kept: values have the types of their files."""
         self.names_there = unified.names_there
         self._marks = marks
         self._names = None if names is None else sorted(names)
@@ -155,8 +157,8 @@ class TableFiles:
         return files, ids - self._file_starts[files]
 
     def columns(self, ids: NDArray[np.int64], names: Sequence[str]) -> pa.RecordBatch:
-        """Return columns of the schema for rows in the order asked."""
-        schema = pa.schema([self.schema.field(name) for name in names])
+        """Return columns, of the types of `value_schema`, for rows in the order asked."""
+        schema = pa.schema([self.value_schema.field(name) for name in names])
         if not names or not len(ids):
             return empty_batch(schema, len(ids))
         groups = np.searchsorted(self.group_starts, ids, side="right") - 1
