@@ -104,14 +104,10 @@ def fit_array(array: pa.Array, type_: pa.DataType, path: str, cast: Cast = exact
         return array
     if array.null_count == len(array):
         return pa.nulls(len(array), type_)
-    if isinstance(array.type, NumbersType):
-        return _fit_numbers(array, type_, path, cast)
+    if isinstance(array, pa.ExtensionArray):
+        return _fit_extension(array, type_, path, cast)
     if isinstance(type_, NumbersType):
         return _as_numbers(array, type_, path)
-    if isinstance(array, pa.ExtensionArray):
-        is_text = isinstance(type_, ValueType) or is_any(type_, STRINGS)
-        plain = uuids_as_texts(array) if is_text else array
-        return fit_array(array.storage if plain is array else plain, type_, path, cast)
     if is_.is_dictionary(array.type):
         return fit_array(array.dictionary_decode(), type_, path, cast)
     if isinstance(type_, pa.BaseExtensionType) and not isinstance(type_, ValueType):
@@ -127,6 +123,14 @@ def fit_array(array: pa.Array, type_: pa.DataType, path: str, cast: Cast = exact
         row = int((~null_rows(array)).argmax())
         raise Misfit(path, as_shown(array[row]), str(type_), row=row)
     return cast(array, type_, path)
+
+
+def _fit_extension(array: pa.Array, type_: pa.DataType, path: str, cast: Cast) -> pa.Array:
+    if isinstance(array.type, NumbersType):
+        return _fit_numbers(array, type_, path, cast)
+    is_text = isinstance(type_, ValueType) or is_any(type_, STRINGS)
+    plain = uuids_as_texts(array) if is_text else array
+    return fit_array(array.storage if plain is array else plain, type_, path, cast)
 
 
 def _fit_numbers(array: pa.Array, type_: pa.DataType, path: str, cast: Cast) -> pa.Array:

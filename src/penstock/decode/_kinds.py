@@ -12,13 +12,12 @@ from enum import Enum
 from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, cast
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.decode._assemble import STRINGS, is_any
 from penstock.decode._columns import WHOLE_FLOATS, json_types
-from penstock.decode._numbers import JSON_NUMBERS, NumbersType
+from penstock.decode._numbers import JSON_NUMBERS, NumbersType, floats_equal
 
 if TYPE_CHECKING:
     from penstock.decode._records import Record
@@ -266,38 +265,37 @@ def _word(type_: type) -> str:
     return words.get(type_) or _SCALARS[type_].words
 
 
-def kind_of_array(array: pa.Array, *, read_as_text: bool = False) -> Kind:
-    """Return the kind that an array's type stands for; of integers also the sign counts.
+def kind_of_array(
+    array: pa.Array, *, read_as_text: bool = False, of_any_value: bool = False
+) -> Kind:
+    """Return the kind that an array's type stands for; of integers also sign and size count.
 
-    With `read_as_text` strings that are all null may be of any kind.
+    With `read_as_text` strings that are all null may be of any kind. With `of_any_value` integers
+    stand for all of their type, however large these are.
     """
+    how = {"read_as_text": read_as_text, "of_any_value": of_any_value}
     type_ = array.type
     for types, kind in _KINDS:
         if is_any(type_, types):
             is_text = kind is Scalar.TEXT and read_as_text
             return Scalar.NULL if is_text and array.null_count == len(array) else kind
     if pa.types.is_integer(type_):
+        if of_any_value:
+            return _KIND_OF_INTEGERS[False, pa.types.is_uint64(type_), type_.bit_width == 64]  # noqa: PLR2004
         return _kind_of_integers(array)
     if isinstance(type_, NumbersType) and all(not is_any(t, ["decimal"]) for t, _ in type_.parts):
         return Scalar.NUMBERS
     if is_any(type_, ("list", "large_list", "fixed_size_list")):
-        return ListKind(kind_of_array(array.flatten(), read_as_text=read_as_text))
+        return ListKind(kind_of_array(array.flatten(), **how))
     if pa.types.is_struct(type_):
         # `flatten` hides the values under a null struct, `field` would show them.
         parts = zip(type_, array.flatten(), strict=True)
-        kinds = {one.name: kind_of_array(part, read_as_text=read_as_text) for one, part in parts}
-        return Fields(kinds)
+        return Fields({one.name: kind_of_array(part, **how) for one, part in parts})
     return Foreign(type_)
 
 
 def _kind_of_integers(array: pa.Array) -> Kind:
     beyond = pa.types.is_uint64(array.type)
     least, most = (value or 0 for value in pc.min_max(array).as_py().values())
-    inexact = max(most, -least) > WHOLE_FLOATS
-    if inexact:
-        values = array.drop_null().to_numpy()
-        sizes = values.astype(np.uint64)
-        sizes = np.where(values < 0, ~sizes + 1, sizes)
-        # A float has 53 bits, and any number of zeros behind them.
-        inexact = bool((sizes // np.maximum(sizes & (~sizes + 1), 1) >= WHOLE_FLOATS).any())
+    inexact = max(most, -least) > WHOLE_FLOATS and not floats_equal(array)
     return _KIND_OF_INTEGERS[least < 0, beyond, inexact]

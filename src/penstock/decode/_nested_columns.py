@@ -247,11 +247,11 @@ class NumbersColumn(JsonColumn):
 
     def convert(self, values: Sequence[object]) -> pa.Array:
         columns = [column_of(type_, self.path) for type_, _ in self.type.parts]
-        kinds = [float if pa.types.is_floating(column.type) else int for column in columns]
+        is_float = [pa.types.is_floating(column.type) for column in columns]
         parts: list[list[object]] = [[None] * len(values) for _ in columns]
         for row, value in enumerate(values):
             if value is not None:
-                at = kinds.index(type(value))
+                at = is_float.index(isinstance(value, float))
                 # Behind the part of int64 is that of uint64.
                 is_beyond = isinstance(value, int) and value > _MOST_INT64
                 parts[at + is_beyond][row] = value
@@ -280,6 +280,11 @@ def column_for(type_: pa.DataType, path: str) -> JsonColumn:
     except (Misfit, *REFUSALS) as why:
         raise _unsupported(type_, path, str(getattr(why, "why", why))) from None
     return column
+
+
+def typed_column(values: Sequence[object], type_: pa.DataType) -> pa.Array:
+    """Return JSON values as an array of a type that holds them."""
+    return column_of(type_, "").build(values)
 
 
 def column_of(type_: pa.DataType, path: str) -> JsonColumn:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.decode._assemble import is_any
+from penstock.decode._columns import WHOLE_FLOATS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +25,7 @@ _DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 class NumbersScalar(pa.ExtensionScalar):  # type: ignore[misc] # pyarrow has no types
     """One number as Python has it."""
 
-    def as_py(self, **options: Any) -> Any:
+    def as_py(self, **options: Any) -> object:  # noqa: ANN401 (as the base has it)
         parts = {} if self.value is None else self.value.as_py(**options)
         return next((part for part in parts.values() if part is not None), None)
 
@@ -104,6 +105,16 @@ def exact_type(one: pa.DataType | None, other: pa.DataType | None) -> pa.DataTyp
         for type_ in pair
     ]
     return next((type_ for type_, own in _SIGNIFICANT_BITS.items() if own >= max(bits)), None)
+
+
+def floats_equal(integers: pa.Array) -> bool:
+    """Whether a double equals each integer of an array."""
+    values = integers.drop_null().to_numpy(zero_copy_only=False)
+    sizes = values.astype(np.uint64)
+    sizes = np.where(values < 0, ~sizes + 1, sizes)
+    # A double has 53 bits, and any number of zeros behind them.
+    lowest = np.maximum(sizes & (~sizes + 1), 1)
+    return bool((sizes // lowest < WHOLE_FLOATS).all())
 
 
 def _unified(types: Sequence[pa.DataType]) -> pa.DataType | None:

@@ -63,10 +63,17 @@ def unify(batches: Iterable[pa.RecordBatch], *, keeps_numbers: bool = False) -> 
 
 
 class WholeSchema:
-    """The narrowest schema that holds every batch it has seen; it keeps no batch."""
+    """The narrowest schema that holds every batch it has seen; it keeps no batch.
+
+    With `of_any_value` it holds every value of the types of the batches.
+    """
 
     def __init__(
-        self, batches: Iterable[pa.RecordBatch], *, keeps_numbers: bool = False
+        self,
+        batches: Iterable[pa.RecordBatch],
+        *,
+        keeps_numbers: bool = False,
+        of_any_value: bool = False,
     ) -> None:
         kinds: dict[str, Kind] = {}
         types: dict[str, set[pa.DataType]] = {}
@@ -75,7 +82,7 @@ class WholeSchema:
                 known = kinds.setdefault(name, Scalar.NULL)
                 if not pa.types.is_null(array.type):
                     types.setdefault(name, set()).add(array.type)
-                    kinds[name] = join(known, kind_of_array(array))
+                    kinds[name] = join(known, kind_of_array(array, of_any_value=of_any_value))
         same = {name: Foreign(*seen) for name, seen in types.items() if len(seen) == 1}
         found = {n: settled(kind, keeps_numbers=keeps_numbers) for n, kind in kinds.items()}
         self.record = Fields(found | same)

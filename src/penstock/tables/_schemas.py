@@ -170,9 +170,7 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
             types[field.name] = _wider(types.get(field.name, field.type), field.type)
         return pa.struct(list(types.items()))
     if is_.is_map(one) and is_.is_map(other):
-        return pa.map_(
-            _wider(one.key_type, other.key_type), _wider(one.item_type, other.item_type)
-        )
+        return pa.map_(_wider(one.key_type, other.key_type), _wider(one.item_type, other.item_type))
     if is_any(one, LISTS) and is_any(other, LISTS):
         item = pa.field(one.value_field.name, _wider(one.value_type, other.value_type))
         both_fixed = is_.is_fixed_size_list(one) and is_.is_fixed_size_list(other)
