@@ -56,11 +56,11 @@ _plain: dict[int, pa.Schema] = {}
 _MOST_PLAIN = 64
 
 
-def read_plainly(columns: pa.RecordBatch, fields: Fields) -> pa.RecordBatch:
+def read_plainly(source: Source, columns: pa.RecordBatch, fields: Fields) -> pa.RecordBatch:
     """Return columns that were read, with plain strings in place of `text` and `json`."""
     if _plain.get(id(fields)) is fields:
         return columns
-    refuse_numbers(columns.schema)
+    refuse_numbers(columns.schema, source)
     found = plain_columns(columns)
     if found is columns and isinstance(fields, pa.Schema):
         if len(_plain) >= _MOST_PLAIN:

@@ -55,7 +55,7 @@ def _examples(source: Source | None, path: str) -> str:
                 )
                 if is_odd and type(value) not in found:
                     found[type(value)] = f"{value} in {source.location(number).file}"
-    return f" ({', '.join(found.values())})" if found else ""
+    return f" ({' and '.join(found.values())})" if found else ""
 
 
 def refuse_rounded(batch: pa.RecordBatch) -> None:

@@ -106,13 +106,10 @@ def fit_array(array: pa.Array, type_: pa.DataType, path: str, cast: Cast = exact
         return pa.nulls(len(array), type_)
     if isinstance(array, pa.ExtensionArray):
         return _fit_extension(array, type_, path, cast)
-    if isinstance(type_, NumbersType):
-        return _as_numbers(array, type_, path)
     if is_.is_dictionary(array.type):
         return fit_array(array.dictionary_decode(), type_, path, cast)
     if isinstance(type_, pa.BaseExtensionType) and not isinstance(type_, ValueType):
-        storage = fit_array(array, type_.storage_type, path, cast)
-        return pa.ExtensionArray.from_storage(type_, storage)
+        return _into_extension(array, type_, path, cast)
     if is_.is_dictionary(type_):
         return cast(fit_array(array, type_.value_type, path, cast), type_, path)
     for nested, fitting, fit in _NESTED:
@@ -131,6 +128,13 @@ def _fit_extension(array: pa.Array, type_: pa.DataType, path: str, cast: Cast) -
     is_text = isinstance(type_, ValueType) or is_any(type_, STRINGS)
     plain = uuids_as_texts(array) if is_text else array
     return fit_array(array.storage if plain is array else plain, type_, path, cast)
+
+
+def _into_extension(array: pa.Array, type_: pa.DataType, path: str, cast: Cast) -> pa.Array:
+    if isinstance(type_, NumbersType):
+        return _as_numbers(array, type_, path)
+    storage = fit_array(array, type_.storage_type, path, cast)
+    return pa.ExtensionArray.from_storage(type_, storage)
 
 
 def _fit_numbers(array: pa.Array, type_: pa.DataType, path: str, cast: Cast) -> pa.Array:

@@ -26,8 +26,10 @@ class NumbersScalar(pa.ExtensionScalar):  # type: ignore[misc] # pyarrow has no 
     """One number as Python has it."""
 
     def as_py(self, **options: Any) -> object:  # noqa: ANN401 (as the base has it)
-        parts = {} if self.value is None else self.value.as_py(**options)
-        return next((part for part in parts.values() if part is not None), None)
+        # By place: several may have the same name.
+        places = range(self.type.storage_type.num_fields if self.is_valid else 0)
+        parts = (self.value[at].as_py(**options) for at in places)
+        return next((part for part in parts if part is not None), None)
 
 
 class NumbersType(pa.ExtensionType):  # type: ignore[misc] # pyarrow has no types

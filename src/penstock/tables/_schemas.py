@@ -100,7 +100,9 @@ class UnifiedSchema:
                 type_ = _placed(field.type, path)
                 known, first = self._types.get(field.name, (type_, path))
                 try:
-                    self._types[field.name] = _wider(known, type_), first
+                    wider = _wider(known, type_)
+                    is_own = _settled(wider, _exact).equals(field.type)
+                    self._types[field.name] = wider, path if is_own and wider != known else first
                 except (pa.ArrowTypeError, pa.ArrowInvalid):
                     raise SchemaMismatchError(
                         f"field {field.name!r} is {_settled(known, _exact)} in {first} and "
