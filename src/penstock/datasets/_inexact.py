@@ -31,29 +31,25 @@ def refuse_numbers(schema: pa.Schema, source: Source | None = None) -> None:
         else:
             files = (f"{' and '.join(types)} in {file}" for file, types in places.items())
             held = f"is {' and '.join(files)}"
+        name, lists = path.removesuffix("[]"), path.count("[]")
+        whole, rounded = (f"{'list<' * lists}{one}{'>' * lists}" for one in ("int64", "float64"))
         raise SchemaMismatchError(
             f"field {path!r} {held}, and no type holds them all exactly.",
-            remedy=f"Ask for the field with a type: {{{path!r}: 'int64'}} takes whole numbers, "
-            "'float64' rounds large ones, 'json' keeps each as it is, and so do records.",
+            remedy=f"Ask for the field with a type: {{{name!r}: {whole!r}}} takes whole numbers, "
+            f"{rounded!r} rounds large ones, 'json' keeps each as it is, and so do records.",
             field=path,
         )
 
 
 def _examples(source: Source | None, path: str) -> str:
-    """Return where the first integer that no float equals lies, and the first float.
-
-    Among the records that are read at once: the schema of JSON is made of them, too.
-    """
+    """Return where the first integer and the first float of some records lie."""
     found: dict[type, str] = {}
     if source is not None and source.files:
         ids = np.arange(min(len(source), _LOOKED_AT))
         with suppress(PenstockError):
             values = source._projected(ids, [path]).column(0).to_pylist()  # noqa: SLF001
             for number, value in enumerate(values):
-                is_odd = isinstance(value, float) or (
-                    isinstance(value, int) and float(value) != value
-                )
-                if is_odd and type(value) not in found:
+                if isinstance(value, int | float) and type(value) not in found:
                     found[type(value)] = f"{value} in {source.location(number).file}"
     return f" ({' and '.join(found.values())})" if found else ""
 

@@ -36,8 +36,8 @@ class NumbersType(pa.ExtensionType):  # type: ignore[misc] # pyarrow has no type
     """Numbers of several types, such as int64 in one file and double in another.
 
     The storage is a struct with a field for each type, of which a value has one. The name of the
-    field is a place that holds such numbers: a file, or "" if all do. A column of this type never
-    leaves the library: `columns_without_numbers` refuses it.
+    field is a place that holds such numbers: a file, or "" if any may. No column that a user gets
+    is of this type: `refuse_numbers` of `penstock.datasets` raises before.
     """
 
     def __init__(self, storage: pa.DataType) -> None:
@@ -115,8 +115,8 @@ def floats_equal(integers: pa.Array) -> bool:
     sizes = values.astype(np.uint64)
     sizes = np.where(values < 0, ~sizes + 1, sizes)
     # A double has 53 bits, and any number of zeros behind them.
-    lowest = np.maximum(sizes & (~sizes + 1), 1)
-    return bool((sizes // lowest < WHOLE_FLOATS).all())
+    lowest = sizes & (~sizes + 1)
+    return bool(((sizes < lowest * WHOLE_FLOATS) | (lowest >= 1 << 11) | (sizes == 0)).all())
 
 
 def _unified(types: Sequence[pa.DataType]) -> pa.DataType | None:
