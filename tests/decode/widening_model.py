@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-FAMILY = {"negative": "number", "natural": "number", "big": "number", "float": "number"}
+NUMBERS = ("negative", "natural", "big", "float", "inexact")
+FAMILY = dict.fromkeys(NUMBERS, "number")
 
 
 @dataclass
@@ -23,6 +24,8 @@ class Seen:
         if value is None:
             return
         self.atoms.add(atom(value))
+        if type(value) is int and -(2**63) <= value < 2**64 and float(value) != value:
+            self.atoms.add("inexact")
         if isinstance(value, list):
             items = self.fields.setdefault("[]", Seen())
             for item in value:
@@ -39,7 +42,8 @@ class Seen:
     def is_text(self) -> bool:
         families = {FAMILY.get(seen, seen) for seen in self.atoms}
         wide = {"negative", "big"} <= self.atoms and "float" not in self.atoms
-        return self.text_for_good or len(families) > 1 or "huge" in self.atoms or wide
+        inexact = {"inexact", "float"} <= self.atoms
+        return self.text_for_good or len(families) > 1 or "huge" in self.atoms or wide or inexact
 
     def type(self) -> pa.DataType:
         if self.is_text():
@@ -102,7 +106,7 @@ def type_to_python(type_: pa.DataType) -> object:
 
 
 def alike(got: object, value: object) -> bool:
-    """Return whether JSON text says the value, as well as a column of doubles could keep it."""
+    """Return whether JSON text says the value."""
     if isinstance(value, dict) and isinstance(got, dict):
         names = {name for part in (got, value) for name in part if part[name] is not None}
         return all(alike(got.get(name), value.get(name)) for name in names)
@@ -111,7 +115,7 @@ def alike(got: object, value: object) -> bool:
         return len(got) == len(value) and all(alike(*pair) for pair in pairs)
     if type(value) in (int, float) and type(got) in (int, float):
         same_nan = math.isnan(got) and math.isnan(value)
-        return got == value or same_nan or (isinstance(got, float) and got == float(value))
+        return got == value or same_nan
     if type(value) is not str and type(got) is str:
         # Inside mixed lists and objects a value can already have been text of its own.
         return alike(json.loads(got), value)

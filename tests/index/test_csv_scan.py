@@ -172,7 +172,7 @@ def test_types_are_those_of_all_values_however_they_are_grouped(
 def test_the_header_gives_the_names_and_is_no_record() -> None:
     rows, facts = scanned(b'\xef\xbb\xbfid,"a, b"\r\n1,x\r\n\r\n2,y')
     assert rows == [b"1,x\r\n", b"2,y"]
-    assert facts == {"columns": ["id", "a, b"], "types": ["int64", "string"]}
+    assert facts == {"columns": ["id", "a, b"], "types": ["int64", "string"], "large": []}
 
 
 def test_without_a_header_columns_are_numbered_or_named() -> None:
@@ -204,6 +204,11 @@ def test_given_names_stand_in_for_those_of_the_header() -> None:
         (["NA", "NULL"], "string"),
         (["1", "18446744073709551616"], "integer"),
         (["1.5", "18446744073709551616"], "float64"),
+        (["1.5", "9007199254740992"], "float64"),
+        (["1.5", "9007199254740993"], "string"),
+        (["-9007199254740993", "1.5"], "string"),
+        (["18446744073709551617", "1.5"], "string"),
+        (["1" * 400, "1.5"], "string"),
         (["0x10", "1.5"], "string"),
     ],
 )
@@ -314,6 +319,7 @@ def test_what_was_appended_to_a_file_is_scanned_under_its_old_names() -> None:
     assert facts == {
         "columns": ["a", "b"],
         "types": ["int64", "float64"],
+        "large": [],
         "ragged": 1,
         "first_ragged": 14,
     }

@@ -243,10 +243,39 @@ def test_a_codec_that_is_not_read_is_not_called_damage(tmp_path: Path) -> None:
         penstock.open(tmp_path / "a.avro")
 
 
-def test_an_integer_that_no_double_holds_is_not_called_damage(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.avro", record(a=["long", "double"]), [{"a": 1.5}, {"a": 2**53 + 1}])
-    with pytest.raises(UnsupportedFileError, match="does not support its contents: Integer value"):
-        penstock.open(path)[1]
+@pytest.mark.parametrize("kinds", [["long", "double"], ["null", "int", "float"]])
+def test_integers_and_floats_of_a_union_stay_what_they_are(
+    tmp_path: Path, kinds: list[str]
+) -> None:
+    inner = {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": kinds}]}
+    schema = record(
+        a=kinds,
+        items={"type": "array", "items": kinds},
+        by_name={"type": "map", "values": kinds},
+        inner=["null", inner],
+    )
+    values = [0.5, 3, -1, *([None] if "null" in kinds else []), *([2**53 + 1] * ("long" in kinds))]
+    rows = [
+        {
+            "a": v,
+            "items": values[at:],
+            "by_name": {"v": v, "w": 1},
+            "inner": {"x": v} if at % 2 else None,
+        }
+        for at, v in enumerate(values)
+    ]
+    source = penstock.open(write(tmp_path / "a.avro", schema, rows))
+    expected = [row | {"by_name": [*row["by_name"].items()]} for row in rows]
+    assert repr(source[:]) == repr(expected)
+    whole = [at for at, v in enumerate(values) if isinstance(v, int)]
+    assert source.read(whole, {"a": "int64"})["a"].to_pylist() == [values[at] for at in whole]
+    assert [row["a"] for row in source.where("a == 3")] == [3]
+    if "long" in kinds:
+        assert [row["a"] for row in source.where(f"a == {2**53 + 1}")] == [2**53 + 1]
+        with pytest.raises(SchemaMismatchError, match=r"'a' is int64 and .* in .*a\.avro"):
+            source.arrow()
+    else:
+        assert source.arrow(fields=["a"])["a"].to_pylist() == values
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from penstock.datasets import (
     missing_fields,
     parsed,
     paths_in,
+    refuse_numbers,
     root_of,
     type_at,
     vocabulary,
@@ -270,6 +271,7 @@ def _known(schema: pa.Schema, name: str) -> pa.DataType:
             else f"field {name!r} is null in all records that were looked at."
         )
         raise OptionError(fact, remedy=f"If others have it, give its type: {{{name!r}: 'int64?'}}")
+    refuse_numbers(pa.schema([(name, type_)]))
     below = [path for path in paths_in(schema) if path.startswith((f"{name}.", f"{name}[]."))]
     if below and _of(type_) is None:
         raise OptionError(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.batch import FieldEncoder
 from penstock.datasets import paths_in
-from penstock.errors import OptionError
+from penstock.errors import OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,8 +69,8 @@ def schema_types(schema: pa.Schema) -> dict[str, str]:
     for path in paths_in(schema):
         try:
             types |= FieldEncoder.from_schema([path], schema).types
-        except OptionError:
-            continue  # An object, whose fields have paths of their own, or null everywhere.
+        except (OptionError, SchemaMismatchError):
+            continue  # An object, whose fields have paths of their own, null, numbers of two types.
     return types
 
 

@@ -7,6 +7,7 @@ from penstock._lazy import facade
 if TYPE_CHECKING:
     from penstock.datasets._arrow import lies_in_files, read_fields
     from penstock.datasets._concatenated import Concatenated, schema_of
+    from penstock.datasets._inexact import refuse_numbers
     from penstock.datasets._memory import ListSource, RecordsAt, RowsAt
     from penstock.datasets._missing_fields import Missing, missing_fields
     from penstock.datasets._once import Once, kept_arrays
@@ -97,6 +98,7 @@ __all__, __getattr__, __dir__ = facade(
         "_once": "Once kept_arrays",
         "_open": "open open_found",
         "_profile_source": "keep_profile known_profile profile_of",
+        "_inexact": "refuse_numbers",
         "_projection": "typed_schema",
         "_remembered": "changed_files remember_files",
         "_stream": "TorchWorker as_stream stream",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.datasets._concatenated import Concatenated
+from penstock.datasets._inexact import refuse_numbers
 from penstock.datasets._projection import (
     has_types,
     project,
@@ -36,11 +37,16 @@ _SHOWN = 20
 def arrow_of(source: Source, ids: Any, fields: Fields | None) -> pa.Table | pa.RecordBatch:
     """Return a batch of the records of `ids`, or without them a table of all records."""
     if ids is None:
-        return table_of(source, fields)
+        table = table_of(source, fields)
+        refuse_numbers(table.schema, source)
+        return table
     numbers = source._numbers(ids)  # noqa: SLF001 (the contract's own)
     if fields is not None:
-        return plain_columns(projected(source, numbers, fields))
+        columns = plain_columns(projected(source, numbers, fields))
+        refuse_numbers(columns.schema, source)
+        return columns
     table = whole_records(source, numbers)
+    refuse_numbers(table.schema, source)
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
@@ -50,10 +56,11 @@ _plain: dict[int, pa.Schema] = {}
 _MOST_PLAIN = 64
 
 
-def read_plainly(columns: pa.RecordBatch, fields: Fields) -> pa.RecordBatch:
+def read_plainly(source: Source, columns: pa.RecordBatch, fields: Fields) -> pa.RecordBatch:
     """Return columns that were read, with plain strings in place of `text` and `json`."""
     if _plain.get(id(fields)) is fields:
         return columns
+    refuse_numbers(columns.schema, source)
     found = plain_columns(columns)
     if found is columns and isinstance(fields, pa.Schema):
         if len(_plain) >= _MOST_PLAIN:
@@ -70,8 +77,12 @@ def table_of(source: Source, fields: Fields | None) -> pa.Table:
     {'a': [1.0, 0.5], 'late': [None, 'x']}
     """
     if fields is None:
-        return unify(_inferred(source)) if len(source) else source.schema.empty_table()
-    schema = typed_fields(source, fields, lambda: whole_schema(source))
+        if source.schema_is_complete:
+            refuse_numbers(source.schema, source)  # Before all records are read.
+        known = source.schema.empty_table()
+        return unify(_inferred(source), keeps_numbers=True) if len(source) else known
+    schema = typed_fields(source, fields, lambda: schema_of_all(source))
+    refuse_numbers(schema, source)
     try:
         batches = [project(source, ids, schema) for ids in id_ranges(0, len(source))]
     except SchemaMismatchError:
@@ -82,10 +93,14 @@ def table_of(source: Source, fields: Fields | None) -> pa.Table:
 
 
 def whole_schema(source: Source) -> pa.Schema:
-    """Return the schema of all records, which is that of `stream_of`.
+    """Return the schema of `stream_of`, which is that of all records."""
+    schema = schema_of_all(source)
+    refuse_numbers(schema, source)
+    return schema
 
-    A source with an incomplete schema is read once to find it.
-    """
+
+def schema_of_all(source: Source) -> pa.Schema:
+    """Return the schema of all records; they are read once where it is not known."""
     complete = source.schema_is_complete or not len(source)
     return source.schema if complete else _whole(source).schema
 
@@ -95,13 +110,14 @@ def stream_of(source: Source) -> pa.RecordBatchReader:
 
     A source with an incomplete schema is read twice: first to find it.
     """
+    schema = whole_schema(source)
+    batches: Iterable[pa.RecordBatch]
     if source.schema_is_complete or not len(source):
-        schema = source.schema
         ranges = id_ranges(0, len(source))
         batches = (source._columns(ids, schema) for ids in ranges)  # noqa: SLF001
-        return pa.RecordBatchReader.from_batches(schema, batches)
-    whole = _whole(source)
-    return pa.RecordBatchReader.from_batches(whole.schema, map(whole.widen, _inferred(source)))
+    else:
+        batches = map(_whole(source).widen, _inferred(source))
+    return pa.RecordBatchReader.from_batches(schema, batches)
 
 
 # duckdb asks for the schema twice before it takes the stream.
@@ -110,7 +126,7 @@ _wholes: WeakKeyDictionary[Source, WholeSchema] = WeakKeyDictionary()
 
 def _whole(source: Source) -> WholeSchema:
     if source not in _wholes:
-        _wholes[source] = WholeSchema(_inferred(source))
+        _wholes[source] = WholeSchema(_inferred(source), keeps_numbers=True)
     return _wholes[source]
 
 
@@ -127,7 +143,8 @@ def id_ranges(start: int, stop: int) -> Iterator[NDArray[np.int64]]:
 def read_fields(source: Source, names: Sequence[str], length: int) -> Iterator[pa.RecordBatch]:
     """Yield the named fields (or dotted paths) of the first `length` records, in order.
 
-    A field has the type that the source's schema says, or else the one that these records need.
+    A field has the type that the source's schema says, or else the one that these records need;
+    numbers that no type holds exactly are of `NumbersType`.
     """
     if isinstance(source, Concatenated):
         # One by one, because a field may have another type in each.
@@ -138,12 +155,12 @@ def read_fields(source: Source, names: Sequence[str], length: int) -> Iterator[p
         return
     for ids in id_ranges(0, length):
         try:
-            yield source.read(ids, list(names))
+            yield source._projected(ids, list(names))  # noqa: SLF001 (the contract's own)
         except (OptionError, SchemaMismatchError):
             # The schema was made from some records: these have not the field, or another type.
             whole = TableSource(source._inferred(ids))  # noqa: SLF001 (the contract's own)
             known = [name for name in names if type_at(whole.schema, name) is not None]
-            there = whole.read(np.arange(len(ids)), known)
+            there = whole._projected(np.arange(len(ids)), known)  # noqa: SLF001
             columns = [there[name] if name in known else pa.nulls(len(ids)) for name in names]
             yield pa.RecordBatch.from_arrays(columns, list(names))
 

@@ -33,7 +33,7 @@ def schema_of(source: Source, paths: Collection[str]) -> pa.Schema:
     roots = {str(steps_of(path)[0]) for path in paths}.union(paths)
     schemas = (schema_of(one, roots) for one in source.sources)
     kept = [pa.schema([field for field in one if field.name in roots]) for one in schemas]
-    return joined_schema(kept, source.labels())
+    return joined_schema(kept, source.labels(), declared=source.has_declared)
 
 
 class Concatenated(Source):
@@ -91,7 +91,8 @@ class Concatenated(Source):
     @property
     def schema(self) -> pa.Schema:
         """The narrowest schema that holds the records of every source."""
-        return joined_schema([one.schema for one in self.sources], self.labels())
+        schemas = [one.schema for one in self.sources]
+        return joined_schema(schemas, self.labels(), declared=self.has_declared)
 
     def labels(self) -> list[str]:
         """Return what errors call each source."""
@@ -102,6 +103,11 @@ class Concatenated(Source):
     @property
     def schema_is_complete(self) -> bool:
         return all(one.schema_is_complete for one in self.sources)
+
+    @property
+    def has_declared(self) -> bool:
+        """Whether a source knows the types of all its records."""
+        return any(one.schema_is_complete for one in self.sources)
 
     @property
     def files(self) -> list[str]:
@@ -189,9 +195,9 @@ class Concatenated(Source):
 
     def _inferred(self, ids: np.ndarray) -> pa.RecordBatch:
         shares, back = self._shares(ids)
-        labels = self.labels()
+        labels = [self.labels()[number] for number, _ in shares]
         parts = [self.sources[number]._inferred(own) for number, own in shares]
-        return joined_inferred(parts, back, [labels[number] for number, _ in shares])
+        return joined_inferred(parts, back, labels, declared=self.has_declared)
 
 
 def _label(source: Source) -> str:

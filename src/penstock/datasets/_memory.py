@@ -78,7 +78,7 @@ class ObjectSource(Source):
         return typed_batch(self._mappings(ids), schema, ids)
 
     def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
-        return inferred_batch(self._mappings(ids))
+        return inferred_batch(self._mappings(ids), keeps_numbers=True)
 
     def _mappings(self, ids: NDArray[np.int64]) -> list[Mapping[str, Any]]:
         records = self._records(ids)

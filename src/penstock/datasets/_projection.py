@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.datasets._inexact import refuse_rounded
 from penstock.datasets._join_batches import joined
 from penstock.datasets._table_source import TableSource
 from penstock.datasets.fields._grammar import arrow_type
@@ -24,7 +25,7 @@ from penstock.datasets.fields._paths import (
     steps_of,
     type_at,
 )
-from penstock.decode import fit_batch, list_items, refuse_bad_texts, unify
+from penstock.decode import empty_batch, fit_batch, list_items, refuse_bad_texts, unify
 from penstock.errors import OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -56,8 +57,11 @@ def projected(source: Source, ids: NDArray[np.int64], fields: Fields) -> pa.Reco
     schema = typed_fields(source, fields, lambda: source._inferred(ids).schema)  # noqa: SLF001
     try:
         batch = project(source, ids, schema)
-        if source.may_hold_bad_texts and has_types(fields):
-            refuse_bad_texts(batch, ids)
+        if has_types(fields):
+            if source.may_hold_bad_texts:
+                refuse_bad_texts(batch, ids)
+        elif not source.schema_is_complete:
+            refuse_rounded(batch)
     except SchemaMismatchError:
         if has_types(fields):
             raise
@@ -72,7 +76,7 @@ def whole_records(source: Source, ids: NDArray[np.int64]) -> pa.Table:
     batch = source._inferred(ids)  # noqa: SLF001 (the contract's own)
     if source.schema_is_complete:
         return pa.Table.from_batches([batch])
-    return unify([pa.RecordBatch.from_pylist([], source.schema), batch])
+    return unify([empty_batch(source.schema, 0), batch], keeps_numbers=True)
 
 
 def has_types(fields: Fields) -> bool:

@@ -291,7 +291,7 @@ class Source(AboutSource, ABC):
         numbers = self._numbers(ids)
         if fields is None:
             return self._records(numbers)
-        return self._later("read")(self._projected(numbers, fields), fields)
+        return self._later("read")(self, self._projected(numbers, fields), fields)
 
     @overload
     def __getitem__(self, which: int) -> Any: ...

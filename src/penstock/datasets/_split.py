@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from penstock.datasets._arrow import id_ranges, read_fields, refuse_unknown
 from penstock.datasets._rule_views import Rule, RuleView
 from penstock.datasets._views import fingerprint_of
-from penstock.decode import uuids_as_texts
+from penstock.decode import batches_of_one_type, uuids_as_texts
 from penstock.errors import OptionError
 from penstock.order import keys, mixed
 
@@ -127,7 +127,10 @@ class Division(Rule):
         for columns in read_fields(self.source, [self._by], self.length):
             array = columns.column(0)
             is_known = is_known or array.null_count < len(array)
-            yield key_hashes(array, key, self._by)
+            hashes = np.empty(len(array), np.uint64)
+            for rows, part in batches_of_one_type(columns):
+                hashes[rows] = key_hashes(part.column(0), key, self._by)
+            yield hashes
         if self.length and not is_known:
             refuse_unknown(self.source, self._by)
 

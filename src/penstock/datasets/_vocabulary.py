@@ -20,7 +20,7 @@ from penstock.datasets._once import from_cache, keep_file
 from penstock.datasets._table_source import TableSource
 from penstock.datasets._views import Chosen, fingerprint_of
 from penstock.datasets.columns._place import state_of
-from penstock.decode import read_around_bad, uuids_as_texts
+from penstock.decode import batches_of_one_type, read_around_bad, uuids_as_texts
 from penstock.errors import MalformedLineError, OptionError, SchemaMismatchError, StorageError
 from penstock.storage import cache_directory, open_regular
 
@@ -194,7 +194,9 @@ def _types_of(source: Source, name: str, number: int) -> tuple[pa.DataType, ...]
     The first value stays the first when records are appended.
     """
     whole = source._inferred(np.array([number], np.int64))  # noqa: SLF001 (the contract's own)
-    type_ = uuids_as_texts(TableSource(whole).read([0], [name]).column(0)).type
+    column = TableSource(whole)._projected(np.zeros(1, np.int64), [name])  # noqa: SLF001
+    ((_, part),) = batches_of_one_type(column)
+    type_ = uuids_as_texts(part.column(0)).type
     if is_.is_dictionary(type_):
         type_ = type_.value_type
     if is_.is_string(type_) or is_.is_large_string(type_) or is_.is_string_view(type_):

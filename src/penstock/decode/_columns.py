@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from penstock.decode._bad_rows import bad_rows
 
 WHOLE_FLOATS = 2**53
-"""Up to here a float that is a whole number is exactly that number."""
+"""Below this a float that is a whole number stands for that number alone; this one may be 2**53 + 1
+as well, which no double is."""
 
 _LONGEST_VALUE = 80
 _TICKS_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
@@ -138,7 +139,7 @@ class IntegerColumn(JsonColumn):
     def _whole(self, value: float) -> int:
         if not value.is_integer():
             raise ValueError("it is not a whole number")
-        if abs(value) > WHOLE_FLOATS:
+        if abs(value) >= WHOLE_FLOATS:
             raise ValueError("a float this large may stand for a neighbouring integer")
         return int(value)
 

@@ -33,6 +33,13 @@ from penstock.decode._assemble import (
 from penstock.decode._bad_rows import bad_rows
 from penstock.decode._columns import REFUSALS, WHOLE_FLOATS, Misfit, narrowed_floats
 from penstock.decode._nested_columns import column_for
+from penstock.decode._numbers import (
+    NUMBERS,
+    NumbersType,
+    exact_type,
+    number_parts,
+    numbers_array,
+)
 from penstock.decode._records import HOLDS_ALL
 from penstock.decode._value_types import TEXT, ValueType
 from penstock.errors import SchemaMismatchError
@@ -98,14 +105,11 @@ def fit_array(array: pa.Array, type_: pa.DataType, path: str, cast: Cast = exact
     if array.null_count == len(array):
         return pa.nulls(len(array), type_)
     if isinstance(array, pa.ExtensionArray):
-        is_text = isinstance(type_, ValueType) or is_any(type_, STRINGS)
-        plain = uuids_as_texts(array) if is_text else array
-        return fit_array(array.storage if plain is array else plain, type_, path, cast)
+        return _fit_extension(array, type_, path, cast)
     if is_.is_dictionary(array.type):
         return fit_array(array.dictionary_decode(), type_, path, cast)
     if isinstance(type_, pa.BaseExtensionType) and not isinstance(type_, ValueType):
-        storage = fit_array(array, type_.storage_type, path, cast)
-        return pa.ExtensionArray.from_storage(type_, storage)
+        return _into_extension(array, type_, path, cast)
     if is_.is_dictionary(type_):
         return cast(fit_array(array, type_.value_type, path, cast), type_, path)
     for nested, fitting, fit in _NESTED:
@@ -116,6 +120,51 @@ def fit_array(array: pa.Array, type_: pa.DataType, path: str, cast: Cast = exact
         row = int((~null_rows(array)).argmax())
         raise Misfit(path, as_shown(array[row]), str(type_), row=row)
     return cast(array, type_, path)
+
+
+def _fit_extension(array: pa.Array, type_: pa.DataType, path: str, cast: Cast) -> pa.Array:
+    if isinstance(array.type, NumbersType):
+        return _fit_numbers(array, type_, path, cast)
+    is_text = isinstance(type_, ValueType) or is_any(type_, STRINGS)
+    plain = uuids_as_texts(array) if is_text else array
+    return fit_array(array.storage if plain is array else plain, type_, path, cast)
+
+
+def _into_extension(array: pa.Array, type_: pa.DataType, path: str, cast: Cast) -> pa.Array:
+    if isinstance(type_, NumbersType):
+        return _as_numbers(array, type_, path)
+    storage = fit_array(array, type_.storage_type, path, cast)
+    return pa.ExtensionArray.from_storage(type_, storage)
+
+
+def _fit_numbers(array: pa.Array, type_: pa.DataType, path: str, cast: Cast) -> pa.Array:
+    """Return numbers of several types as another type, each by the rules of its own."""
+    parts = [fit_array(part, type_, path, cast) for part in number_parts(array)]
+    if isinstance(type_, NumbersType):
+        every = zip(*(number_parts(part) for part in parts), strict=True)
+        return numbers_array([pc.coalesce(*same) for same in every], type_)
+    there = np.argmax([~null_rows(part) for part in parts], axis=0)
+    # Taken: of types of our own Arrow knows no `coalesce`.
+    return pa.concat_arrays(parts).take(pa.array(there * len(array) + np.arange(len(array))))
+
+
+def _as_numbers(array: pa.Array, type_: NumbersType, path: str) -> pa.Array:
+    """Return numbers of one type as those of several, of which one holds it exactly."""
+    kinds = [kind for kind in NUMBERS if is_any(array.type, [kind])]
+    at = next(
+        (
+            at
+            for at, (part, _) in enumerate(type_.parts)
+            if is_any(part, kinds) and exact_type(part, array.type) == part
+        ),
+        None,
+    )
+    if at is None:
+        row = int((~null_rows(array)).argmax())
+        raise Misfit(path, as_shown(array[row]), str(type_), row=row)
+    parts = [pa.nulls(len(array), part) for part, _ in type_.parts]
+    parts[at] = array.cast(parts[at].type)
+    return numbers_array(parts, type_)
 
 
 def uuids_as_texts(array: pa.Array) -> pa.Array:
@@ -243,7 +292,7 @@ def _cast(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
     if array.null_count == len(array):
         return pa.nulls(len(array), type_)
     if is_.is_integer(type_) and is_.is_floating(have):
-        if pc.any(pc.greater(pc.abs(array), float(WHOLE_FLOATS))).as_py():
+        if pc.any(pc.greater_equal(pc.abs(array), float(WHOLE_FLOATS))).as_py():
             raise ValueError("a float this large may stand for a neighbouring integer")
         return array.cast(type_)
     if is_.is_floating(type_) and is_any(have, ("integer", "floating", "decimal")):

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
-from penstock.decode._columns import json_text
+from penstock.decode._columns import WHOLE_FLOATS, json_text
 from penstock.decode._kinds import (
     Fields,
     Scalar,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-_BEYOND_INT64 = 2.0**63
 # Arrow's own allocator keeps a third more memory where another thread frees it.
 _MEMORY = pa.system_memory_pool()
 _MINUS_ZERO = np.uint64(1 << 63)
@@ -48,11 +47,12 @@ class InferringDecoder:
     r"""Decodes every field; the schema comes from the first text and widens when later ones ask.
 
     Integers next to floats make a double, a field that is new or was null so far takes the type
-    that arrives, objects and lists merge theirs. Fields of mixed types, and integers that fit
-    neither int64 nor uint64, become strings: strings stay as they are, other values become their
-    JSON text, and a warning says so once a field, where it `warns`. With `strict`, a record after
-    the first text that asks for another schema raises `SchemaMismatchError` instead. `name` is the
-    file's, for messages.
+    that arrives, objects and lists merge theirs. Fields of mixed types, integers that fit neither
+    int64 nor uint64, and integers next to floats that no double equals become strings: strings stay
+    as they are, other values become their JSON text, and a warning says so once a field, where it
+    `warns`. With `keeps_numbers` the last of these stay numbers, of `NumbersType`. With `strict`, a
+    record after the first text that asks for another schema raises `SchemaMismatchError` instead.
+    `name` is the file's, for messages.
 
     >>> decoder = InferringDecoder()
     >>> decoder.settle(b'{"a": 1}\n', None, print).to_pylist()
@@ -61,10 +61,18 @@ class InferringDecoder:
     [DataType(double), StructType(struct<>)]
     """
 
-    def __init__(self, *, strict: bool = False, name: str = "", warns: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        strict: bool = False,
+        name: str = "",
+        warns: bool = True,
+        keeps_numbers: bool = False,
+    ) -> None:
         self._strict = strict
         self._name = name
         self._warns = warns
+        self._keeps_numbers = keeps_numbers
         self._started = False
         self._record = Fields({})
         # Replaced as a whole, never changed: `attempt` takes it in any thread while `settle` runs.
@@ -128,7 +136,8 @@ class InferringDecoder:
         return self._strict and self._started and first_change(self._record, seen) is not None
 
     def _widened(self, seen: Fields) -> Fields:
-        return cast("Fields", settled(join(self._record, seen)))
+        record = settled(join(self._record, seen), keeps_numbers=self._keeps_numbers)
+        return cast("Fields", record)
 
     def _learn(self, record: Fields) -> None:
         if first_change(self._record, record):
@@ -238,11 +247,12 @@ def _readable(type_: pa.DataType) -> pa.DataType:
 def _numbers_differ(batch: pa.RecordBatch, text: bytes) -> bool:
     """Return whether a float may stand for a token that Python reads otherwise or not at all.
 
-    Such a float is not a number, infinite, large or -0.0: only then the text is worth a look.
+    Such a float is not a number, infinite, -0.0 or so large that it may stand for an integer that
+    it does not equal: only then the text is worth a look.
     """
     odd = minus_zero = False
     for floats in _floats(batch.columns):
-        odd |= not np.abs(floats).max() < _BEYOND_INT64
+        odd |= not np.abs(floats).max() < WHOLE_FLOATS
         minus_zero |= bool((floats.view(np.uint64) == _MINUS_ZERO).any())
     return (odd and (may_hold_wide_integer(text) or may_hold_foreign_numbers(text))) or (
         minus_zero and may_hold_minus_zero(text)

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.decode._assemble import STRINGS, is_any
-from penstock.decode._columns import json_types
+from penstock.decode._columns import WHOLE_FLOATS, json_types
+from penstock.decode._numbers import JSON_NUMBERS, NumbersType, floats_equal
 
 if TYPE_CHECKING:
     from penstock.decode._records import Record
@@ -31,10 +32,16 @@ class Scalar(Enum):
     NEGATIVE = "negative integers", pa.int64()
     UNSIGNED = "integers beyond int64", pa.uint64()
     WIDE = "negative integers and integers beyond int64", pa.string()
+    # The same, with some that no float equals.
+    INEXACT_NATURAL = "integers", pa.int64(), "inexact"
+    INEXACT_NEGATIVE = "negative integers", pa.int64(), "inexact"
+    INEXACT_UNSIGNED = "integers beyond int64", pa.uint64(), "inexact"
+    INEXACT_WIDE = "negative integers and integers beyond int64", pa.string(), "inexact"
     FLOAT = "floats", pa.float64()
+    NUMBERS = "floats and integers that no float equals", JSON_NUMBERS
     TEXT = "strings", pa.string()
 
-    def __init__(self, words: str, type_: pa.DataType) -> None:
+    def __init__(self, words: str, type_: pa.DataType, _: str = "") -> None:
         self.words, self.type = words, type_
 
 
@@ -89,8 +96,21 @@ class Mixed:
 
 Kind = Scalar | ListKind | Fields | Foreign | Mixed
 
-_NUMBERS = (Scalar.NATURAL, Scalar.NEGATIVE, Scalar.UNSIGNED, Scalar.WIDE, Scalar.FLOAT)
-_INT64 = (Scalar.NATURAL, Scalar.NEGATIVE)
+_INTEGERS = {
+    Scalar.NATURAL: (False, False, False),
+    Scalar.NEGATIVE: (True, False, False),
+    Scalar.UNSIGNED: (False, True, False),
+    Scalar.WIDE: (True, True, False),
+    Scalar.INEXACT_NATURAL: (False, False, True),
+    Scalar.INEXACT_NEGATIVE: (True, False, True),
+    Scalar.INEXACT_UNSIGNED: (False, True, True),
+    Scalar.INEXACT_WIDE: (True, True, True),
+}
+"""Whether some are negative, some beyond int64, and some such that no float equals them."""
+_KIND_OF_INTEGERS = {facts: kind for kind, facts in _INTEGERS.items()}
+_WIDE = (Scalar.WIDE, Scalar.INEXACT_WIDE)
+_NUMBERS = (*_INTEGERS, Scalar.FLOAT, Scalar.NUMBERS)
+_INT64 = [kind for kind in _INTEGERS if kind.type == pa.int64()]
 
 INT64_MIN, INT64_MAX, UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 
@@ -102,7 +122,6 @@ _SCALARS: dict[type, Scalar] = {bool: Scalar.BOOLEAN, float: Scalar.FLOAT, str: 
 _KINDS = (
     (("null",), Scalar.NULL),
     (("boolean",), Scalar.BOOLEAN),
-    (("uint64",), Scalar.UNSIGNED),
     (("floating",), Scalar.FLOAT),
     (STRINGS, Scalar.TEXT),
 )
@@ -143,24 +162,26 @@ def join(old: Kind, new: Kind) -> Kind:
 
 
 def _join_numbers(kinds: tuple[Kind, Kind]) -> Kind:
-    if Scalar.FLOAT in kinds:
-        return Scalar.FLOAT
-    if Scalar.NATURAL in kinds:
-        return kinds[kinds[0] is Scalar.NATURAL]
-    return Scalar.WIDE
+    facts = [_INTEGERS[kind] for kind in kinds if kind in _INTEGERS]
+    negative, beyond, inexact = map(any, zip(*facts, strict=True)) if facts else (False,) * 3
+    if len(facts) == len(kinds):
+        return _KIND_OF_INTEGERS[negative, beyond, inexact]
+    return Scalar.NUMBERS if inexact or Scalar.NUMBERS in kinds else Scalar.FLOAT
 
 
-def settled(kind: Kind) -> Kind:
-    """Return the kind to go on with after a batch: integers too wide for one type are strings now.
+def settled(kind: Kind, *, keeps_numbers: bool = False) -> Kind:
+    """Return the kind to go on with after a batch: numbers that no type holds are strings now.
 
-    Until then a float may join them and make a double of all.
+    Until then a float that equals each of them may make a double of all. With `keeps_numbers`
+    integers next to floats stay numbers.
     """
-    if kind is Scalar.WIDE:
+    if kind in _WIDE or (kind is Scalar.NUMBERS and not keeps_numbers):
         return Mixed(kind.words)
     if isinstance(kind, ListKind):
-        return ListKind(settled(kind.item))
+        return ListKind(settled(kind.item, keeps_numbers=keeps_numbers))
     if isinstance(kind, Fields):
-        return Fields({name: settled(inner) for name, inner in kind.fields.items()})
+        inner = kind.fields.items()
+        return Fields({name: settled(i, keeps_numbers=keeps_numbers) for name, i in inner})
     return kind
 
 
@@ -233,11 +254,10 @@ def _kind_of_numbers(values: Sequence[object], types: set[type]) -> Kind:
     least, most = min(integers, default=0), max(integers, default=0)
     if least < INT64_MIN or most > UINT64_MAX:
         return Mixed("integers beyond 64 bits")
+    inexact = max(most, -least) > WHOLE_FLOATS and any(float(one) != one for one in integers)
     if float in types:
-        return Scalar.FLOAT
-    if least >= 0:
-        return Scalar.NATURAL if most <= INT64_MAX else Scalar.UNSIGNED
-    return Scalar.NEGATIVE if most <= INT64_MAX else Scalar.WIDE
+        return Scalar.NUMBERS if inexact else Scalar.FLOAT
+    return _KIND_OF_INTEGERS[least < 0, most > INT64_MAX, inexact]
 
 
 def _word(type_: type) -> str:
@@ -245,24 +265,37 @@ def _word(type_: type) -> str:
     return words.get(type_) or _SCALARS[type_].words
 
 
-def kind_of_array(array: pa.Array, *, read_as_text: bool = False) -> Kind:
-    """Return the kind that an array's type stands for; of integers also the sign counts.
+def kind_of_array(
+    array: pa.Array, *, read_as_text: bool = False, of_any_value: bool = False
+) -> Kind:
+    """Return the kind that an array's type stands for; of integers also sign and size count.
 
-    With `read_as_text` strings that are all null may be of any kind.
+    With `read_as_text` strings that are all null may be of any kind. With `of_any_value` integers
+    stand for all of their type, however large these are.
     """
+    how = {"read_as_text": read_as_text, "of_any_value": of_any_value}
     type_ = array.type
     for types, kind in _KINDS:
         if is_any(type_, types):
             is_text = kind is Scalar.TEXT and read_as_text
             return Scalar.NULL if is_text and array.null_count == len(array) else kind
     if pa.types.is_integer(type_):
-        least = pc.min(array).as_py()
-        return Scalar.NEGATIVE if least is not None and least < 0 else Scalar.NATURAL
+        if of_any_value:
+            return _KIND_OF_INTEGERS[False, pa.types.is_uint64(type_), type_.bit_width == 64]  # noqa: PLR2004
+        return _kind_of_integers(array)
+    if isinstance(type_, NumbersType) and all(not is_any(t, ["decimal"]) for t, _ in type_.parts):
+        return Scalar.NUMBERS
     if is_any(type_, ("list", "large_list", "fixed_size_list")):
-        return ListKind(kind_of_array(array.flatten(), read_as_text=read_as_text))
+        return ListKind(kind_of_array(array.flatten(), **how))
     if pa.types.is_struct(type_):
         # `flatten` hides the values under a null struct, `field` would show them.
         parts = zip(type_, array.flatten(), strict=True)
-        kinds = {one.name: kind_of_array(part, read_as_text=read_as_text) for one, part in parts}
-        return Fields(kinds)
+        return Fields({one.name: kind_of_array(part, **how) for one, part in parts})
     return Foreign(type_)
+
+
+def _kind_of_integers(array: pa.Array) -> Kind:
+    beyond = pa.types.is_uint64(array.type)
+    least, most = (value or 0 for value in pc.min_max(array).as_py().values())
+    inexact = max(most, -least) > WHOLE_FLOATS and not floats_equal(array)
+    return _KIND_OF_INTEGERS[least < 0, beyond, inexact]

@@ -36,6 +36,7 @@ from penstock.decode._columns import (
     NullColumn,
     TextColumn,
 )
+from penstock.decode._numbers import NumbersType, numbers_array
 from penstock.decode._value_types import ValueType, column_of_values
 from penstock.errors import OptionError
 
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
     Make = Callable[[Sequence[object]], pa.Array]
     Wrap = Callable[[pa.DataType, pa.Array], pa.Array]
+
+_MOST_INT64 = 2**63 - 1
 
 
 def null_flags(values: Sequence[object]) -> NDArray[np.bool_]:
@@ -237,6 +240,25 @@ class WrappedColumn(JsonColumn):
         return self.wrap(self.type, self.inner.decoded(values))
 
 
+class NumbersColumn(JsonColumn):
+    """Integers and floats, each as what it is."""
+
+    accepts = frozenset({int, float})
+
+    def convert(self, values: Sequence[object]) -> pa.Array:
+        columns = [column_of(type_, self.path) for type_, _ in self.type.parts]
+        is_float = [pa.types.is_floating(column.type) for column in columns]
+        parts: list[list[object]] = [[None] * len(values) for _ in columns]
+        for row, value in enumerate(values):
+            if value is not None:
+                at = is_float.index(isinstance(value, float))
+                # Behind the part of int64 is that of uint64.
+                is_beyond = isinstance(value, int) and value > _MOST_INT64
+                parts[at + is_beyond][row] = value
+        arrays = [column.build(part) for column, part in zip(columns, parts, strict=True)]
+        return numbers_array(arrays, self.type)
+
+
 _LEAVES: list[tuple[Sequence[str], Callable[[pa.DataType, str], JsonColumn]]] = [
     (("null",), NullColumn),
     (("boolean",), BooleanColumn),
@@ -258,6 +280,11 @@ def column_for(type_: pa.DataType, path: str) -> JsonColumn:
     except (Misfit, *REFUSALS) as why:
         raise _unsupported(type_, path, str(getattr(why, "why", why))) from None
     return column
+
+
+def typed_column(values: Sequence[object], type_: pa.DataType) -> pa.Array:
+    """Return JSON values as an array of a type that holds them."""
+    return column_of(type_, "").build(values)
 
 
 def column_of(type_: pa.DataType, path: str) -> JsonColumn:
@@ -287,6 +314,8 @@ def column_of(type_: pa.DataType, path: str) -> JsonColumn:
 def _extension_column(type_: pa.BaseExtensionType, path: str) -> JsonColumn:
     if isinstance(type_, ValueType):
         return column_of_values(type_, path)
+    if isinstance(type_, NumbersType):
+        return NumbersColumn(type_, path)
     inner = column_of(type_.storage_type, path)
     return WrappedColumn(type_, path, inner, pa.ExtensionArray.from_storage)
 

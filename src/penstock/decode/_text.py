@@ -21,9 +21,10 @@ _DIGITS = b"0123456789"
 _DIGITS_TO_ZERO = bytes(_ZERO if byte in _DIGITS else 0 for byte in range(256))
 _SAMPLED_RUN = b"0" * 16
 
-_DIGITS_OF_INT64 = 19
+_DIGITS_OF_WIDE = 16
+"""Digits of 2**53, from where on integers may have no equal float."""
 _MINUS_ZERO = re.compile(rb"-0\s*[,\]}]")
-_WIDE_INTEGER = re.compile(rb"[:\[,\s]-?[1-9][0-9]{18,}\s*[,\]}]")
+_WIDE_INTEGER = re.compile(rb"[:\[,\s]-?[1-9][0-9]{15,}\s*[,\]}]")
 
 
 def is_utf8(text: bytes) -> bool:
@@ -92,11 +93,11 @@ def count_object_lines(text: bytes, ends: NDArray[np.int64] | None = None) -> in
 
 
 def may_hold_wide_integer(text: bytes) -> bool:
-    """Return True for any text with an integer of 19 or more digits."""
+    """Return True for any text with an integer of 16 or more digits."""
     digits = np.frombuffer(text, np.uint8) - _ZERO < len(_DIGITS)
     run = 1
-    while run < _DIGITS_OF_INT64:
-        step = min(run, _DIGITS_OF_INT64 - run)
+    while run < _DIGITS_OF_WIDE:
+        step = min(run, _DIGITS_OF_WIDE - run)
         digits = digits[:-step] & digits[step:]
         run += step
     return bool(digits.any()) and _WIDE_INTEGER.search(text) is not None

@@ -33,11 +33,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger("penstock.decode")
 
 
-def unify(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+def unify(batches: Iterable[pa.RecordBatch], *, keeps_numbers: bool = False) -> pa.Table:
     """Return all batches as one table under the narrowest schema that holds every value.
 
     Where types alone do not decide, the values do: int64 and uint64 make uint64 when nothing is
-    negative, else strings. A field that a batch does not have is null there.
+    negative, else strings; int64 and double make double when it equals every integer, else strings,
+    or with `keeps_numbers` a column of `NumbersType`. A field that a batch does not have is null
+    there.
 
     >>> import pyarrow as pa
     >>> early = pa.record_batch({"a": [1, 2]})
@@ -51,7 +53,7 @@ def unify(batches: Iterable[pa.RecordBatch]) -> pa.Table:
     schema = parts[0].schema
     if all(part.schema.equals(schema) for part in parts):
         return pa.Table.from_batches(parts, schema)
-    whole = WholeSchema(parts)
+    whole = WholeSchema(parts, keeps_numbers=keeps_numbers)
     for path, what in whole.mixed():
         # Where strings meet other values, the decoder that turned to strings has said so.
         if Scalar.TEXT.words not in what:
@@ -61,9 +63,18 @@ def unify(batches: Iterable[pa.RecordBatch]) -> pa.Table:
 
 
 class WholeSchema:
-    """The narrowest schema that holds every batch it has seen; it keeps no batch."""
+    """The narrowest schema that holds every batch it has seen; it keeps no batch.
 
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+    With `of_any_value` it holds every value of the types of the batches.
+    """
+
+    def __init__(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        *,
+        keeps_numbers: bool = False,
+        of_any_value: bool = False,
+    ) -> None:
         kinds: dict[str, Kind] = {}
         types: dict[str, set[pa.DataType]] = {}
         for batch in batches:
@@ -71,9 +82,10 @@ class WholeSchema:
                 known = kinds.setdefault(name, Scalar.NULL)
                 if not pa.types.is_null(array.type):
                     types.setdefault(name, set()).add(array.type)
-                    kinds[name] = join(known, kind_of_array(array))
-        same = {name: Foreign(*found) for name, found in types.items() if len(found) == 1}
-        self.record = Fields({name: same.get(name) or settled(kinds[name]) for name in kinds})
+                    kinds[name] = join(known, kind_of_array(array, of_any_value=of_any_value))
+        same = {name: Foreign(*seen) for name, seen in types.items() if len(seen) == 1}
+        found = {n: settled(kind, keeps_numbers=keeps_numbers) for n, kind in kinds.items()}
+        self.record = Fields(found | same)
         self.schema = self.record.schema
 
     def mixed(self) -> list[tuple[str, str]]:

@@ -61,25 +61,29 @@ def typed_batch(
     return record_batch(arrays, len(rows), schema)
 
 
-def inferred_batch(rows: Sequence[Row]) -> pa.RecordBatch:
+def inferred_batch(rows: Sequence[Row], *, keeps_numbers: bool = False) -> pa.RecordBatch:
     """Return all fields of records, with types as wide as these records need.
 
-    Fields of mixed types become strings, with a warning.
+    Fields of mixed types become strings, with a warning; numbers that no type holds do not, if it
+    `keeps_numbers`.
 
     >>> inferred_batch([{"a": 1}, {"a": 0.5, "b": b"x"}]).schema.types
     [DataType(double), DataType(binary)]
     """
     names = dict.fromkeys(chain.from_iterable(rows))
-    columns = [_inferred(name, [row.get(name) for row in rows]) for name in names]
+    columns = [
+        _inferred(name, [row.get(name) for row in rows], keeps_numbers=keeps_numbers)
+        for name in names
+    ]
     types = [column.type for column in columns]
     return record_batch(columns, len(rows), pa.schema(list(zip(names, types, strict=True))))
 
 
-def _inferred(name: str, values: Sequence[object]) -> pa.Array:
-    kind = _kind(values)
+def _inferred(name: str, values: Sequence[object], *, keeps_numbers: bool) -> pa.Array:
+    kind = _kind(values, keeps_numbers=keeps_numbers)
     if kind is None:
         values = [_plain(value) for value in values]
-        kind = _kind(values)
+        kind = _kind(values, keeps_numbers=keeps_numbers)
     try:
         array = pa.array(values) if kind is None else column_of_kind(kind, name).build(values)
     except Misfit as misfit:
@@ -97,10 +101,10 @@ def _inferred(name: str, values: Sequence[object]) -> pa.Array:
     return array
 
 
-def _kind(values: Sequence[object]) -> Kind | None:
+def _kind(values: Sequence[object], *, keeps_numbers: bool) -> Kind | None:
     """Return the kind of values; None where one has a type that JSON does not have."""
     try:
-        return settled(kind_of_values(values, depth=1))
+        return settled(kind_of_values(values, depth=1), keeps_numbers=keeps_numbers)
     except KeyError:  # Kinds are looked up by type.
         return None
     except TooDeepError as why:

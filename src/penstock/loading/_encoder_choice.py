@@ -17,6 +17,7 @@ from penstock.datasets import (
     known_profile,
     missing_fields,
     profile_types,
+    refuse_numbers,
     schema_of,
     type_at,
 )
@@ -121,6 +122,8 @@ def _by_name(names: list[str], source: Source) -> FieldEncoder:
         types = {name: type_at(schema, name) for name in names}
         names = [name for name, type_ in types.items() if type_ not in (None, pa.null())]
     seen = _seen_types(names, source)
+    unseen = [(name, type_at(schema, name) or pa.null()) for name in names if name not in seen]
+    refuse_numbers(pa.schema(unseen), source)
     others = FieldEncoder.from_schema([name for name in names if name not in seen], schema)
     encoder = FieldEncoder({name: seen.get(name) or others.types[name] for name in names})
     _log.info("types of fields, from the %s: %s", "profile" if seen else "schema", encoder)

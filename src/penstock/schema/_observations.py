@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from penstock.decode import inferred_batch
+from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +40,8 @@ class Observations(Sequence[Any]):
     def arrow(self) -> pa.RecordBatch:
         """Return the records that count, with the types of their source where it has some."""
         if self._columns is not None:
-            return self._columns()
+            with suppress(SchemaMismatchError):  # No type holds what the files of a source have.
+                return self._columns()
         return inferred_batch([one[0] for one in self._rows if one is not None])
 
     @cached_property

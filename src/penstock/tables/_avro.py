@@ -13,6 +13,7 @@ import lzma
 import zlib
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ import zstandard
 
 from penstock._lazy import require
 from penstock._words import counted
+from penstock.decode import NumbersType, numbers_in, typed_column
 from penstock.errors import SchemaMismatchError, UnsupportedFileError
 from penstock.storage import reading
 from penstock.tables._avro_types import arrow_schema
@@ -75,7 +77,7 @@ class AvroHead(TableHead):
             if data[behind : behind + _SYNC_BYTES] != self.sync:
                 raise ValueError(f"no sync marker behind the block at byte {start:,}")
             records += self._records(file, data[start - first : behind], count)
-        arrays = [pa.array([one[field.name] for one in records], field.type) for field in schema]
+        arrays = [_array([one[field.name] for one in records], field.type) for field in schema]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _records(self, file: OpenFile, block: bytes, count: int) -> list[dict[str, Any]]:
@@ -92,6 +94,27 @@ class AvroHead(TableHead):
         if len(records) != count or rest.tell() != len(text):  # A record has a byte at least.
             raise ValueError(f"{count:,} records are {rest.tell():,} of the {len(text):,} bytes")
         return records
+
+
+def _array(values: list[Any], type_: pa.DataType) -> pa.Array:
+    """Return values as Arrow, in which unions of integers and floats stay what they are."""
+    if isinstance(type_, NumbersType):
+        return typed_column(values, type_)
+    if next(numbers_in(type_, ""), None) is None:
+        return pa.array(values, type_)
+    nulls = pa.array([value is None for value in values])
+    if pa.types.is_struct(type_):
+        parts = [
+            _array([value and value[field.name] for value in values], field.type) for field in type_
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(type_), mask=nulls)
+    rows = [value or () for value in values]
+    offsets = pa.array(np.cumsum([0, *map(len, rows)]), pa.int32())
+    items = list(chain.from_iterable(rows))
+    if not pa.types.is_map(type_):
+        return pa.ListArray.from_arrays(offsets, _array(items, type_.value_type), type_, mask=nulls)
+    held = _array([value for row in rows if row for value in row.values()], type_.item_type)
+    return pa.MapArray.from_arrays(offsets, pa.array(items, pa.string()), held, type_, mask=nulls)
 
 
 def _decoded(decode: Callable[..., Any], *what: object) -> Any:  # noqa: ANN401 (as it decodes)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.decode import NumbersType
 from penstock.errors import SchemaMismatchError
 
 _PRIMITIVE = {
@@ -18,7 +19,7 @@ _PRIMITIVE = {
     "bytes": pa.binary(),
     "string": pa.string(),
 }
-_WIDTHS = ("int", "long", "float", "double")
+_INTEGERS, _FLOATS = ("int", "long"), ("float", "double")
 _LOGICAL = {
     ("int", "date"): pa.date32(),
     ("int", "time-millis"): pa.time32("ms"),
@@ -102,9 +103,13 @@ class _Types:
         kinds = [one for one in schemas if one != "null"]
         if not kinds[1:]:
             return self.arrow(kinds[0] if kinds else "null", path)
-        if all(one in _WIDTHS for one in kinds):
-            wide = max(kinds, key=_WIDTHS.index)
-            return _PRIMITIVE["double" if wide == "float" else wide]
+        if all(one in _INTEGERS + _FLOATS for one in kinds):
+            widest = [
+                max(set(some) & set(kinds), key=some.index, default="")
+                for some in (_INTEGERS, _FLOATS)
+            ]
+            types = [_PRIMITIVE[one] for one in widest if one]
+            return types[0] if len(types) == 1 else NumbersType.of((type_, "") for type_ in types)
         shown = " or ".join(str(one if isinstance(one, str) else one.get("type")) for one in kinds)
         raise SchemaMismatchError(
             f"field {path!r} holds {shown}, and no type of Arrow holds each of them. Write it with "

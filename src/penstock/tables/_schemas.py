@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.decode import LISTS, NUMBERS, NumbersType, exact_type, is_any
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 _MOST_DIGITS = 76
 
@@ -28,6 +29,8 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
     ListType(list<item: string>)
     """
     is_ = pa.types
+    if isinstance(type_, NumbersType):
+        return type_
     if isinstance(type_, pa.BaseExtensionType):
         return type_ if type_.extension_name == "arrow.uuid" else plain_type(type_.storage_type)
     if is_.is_dictionary(type_):
@@ -36,21 +39,27 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
         return pa.large_string()
     if is_.is_binary_view(type_):
         return pa.large_binary()
+    return _with_parts(type_, plain_type)
+
+
+def _with_parts(type_: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return a type with other types inside, everything nullable; one without parts as it is."""
+    is_ = pa.types
     if is_.is_struct(type_):
-        return pa.struct([pa.field(field.name, plain_type(field.type)) for field in type_])
+        return pa.struct([pa.field(field.name, change(field.type)) for field in type_])
     if is_.is_map(type_):
-        return pa.map_(plain_type(type_.key_type), plain_type(type_.item_type))
+        return pa.map_(change(type_.key_type), change(type_.item_type))
     if is_.is_fixed_size_list(type_):
-        return pa.list_(_item(type_), type_.list_size)
+        return pa.list_(_item(type_, change), type_.list_size)
     if is_.is_large_list(type_) or is_.is_large_list_view(type_):
-        return pa.large_list(_item(type_))
+        return pa.large_list(_item(type_, change))
     if is_.is_list(type_) or is_.is_list_view(type_):
-        return pa.list_(_item(type_))
+        return pa.list_(_item(type_, change))
     return type_
 
 
-def _item(type_: pa.DataType) -> pa.Field:
-    return pa.field(type_.value_field.name, plain_type(type_.value_type))
+def _item(type_: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.Field:
+    return pa.field(type_.value_field.name, change(type_.value_type))
 
 
 def leaves(type_: pa.DataType) -> Iterator[pa.DataType]:
@@ -72,11 +81,12 @@ def is_read(type_: pa.DataType) -> bool:
 
 
 class UnifiedSchema:
-    """The columns of many files: types widen, and an error names two files that differ."""
+    """The columns of many files: types widen exactly, and an error names two files that differ."""
 
     def __init__(self, names: Collection[str] | None = None) -> None:
         self._names = names
         self._types: dict[str, tuple[pa.DataType, str]] = {}
+        """Type and first file of each column; all numbers in a type are `NumbersType`."""
         self._seen: list[pa.Schema] = []
 
     def add(self, schema: pa.Schema, path: str) -> pa.Schema:
@@ -87,8 +97,20 @@ class UnifiedSchema:
         self._seen.append(schema)
         for field in schema:
             if self._names is None or field.name in self._names:
-                known = self._types.get(field.name, (field.type, path))
-                self._types[field.name] = _wider(field, known, path)
+                type_ = _placed(field.type, path)
+                known, first = self._types.get(field.name, (type_, path))
+                try:
+                    wider = _wider(known, type_)
+                    is_own = _settled(wider, _exact).equals(field.type)
+                    self._types[field.name] = wider, path if is_own and wider != known else first
+                except (pa.ArrowTypeError, pa.ArrowInvalid):
+                    raise SchemaMismatchError(
+                        f"field {field.name!r} is {_settled(known, _exact)} in {first} and "
+                        f"{field.type} in {path}, and no type holds both. Open the files apart, or "
+                        "leave the field out by columns=.",
+                        path=path,
+                        field=field.name,
+                    ) from None
         return schema
 
     @property
@@ -98,22 +120,80 @@ class UnifiedSchema:
 
     @property
     def schema(self) -> pa.Schema:
-        """The chosen columns, in the order of their first appearance."""
-        return pa.schema([(name, type_) for name, (type_, _) in self._types.items()])
+        """The chosen columns, in the order of their first appearance.
+
+        Numbers have the type that holds them exactly, and are `NumbersType` if there is none.
+        """
+        return self._settled(_exact)
+
+    @property
+    def value_schema(self) -> pa.Schema:
+        """The same for values: integers stay integers although floats can hold them."""
+        return self._settled(_as_in_files)
+
+    def _settled(self, settle: Callable[[NumbersType], pa.DataType]) -> pa.Schema:
+        types = ((name, _settled(type_, settle)) for name, (type_, _) in self._types.items())
+        return pa.schema(list(types))
 
 
-def _wider(field: pa.Field, known: tuple[pa.DataType, str], path: str) -> tuple[pa.DataType, str]:
-    type_, first = known
-    if field.type.equals(type_):
-        return known
-    both = [pa.schema([(field.name, type_)]), pa.schema([field])]
-    try:
-        wider = pa.unify_schemas(both, promote_options="permissive").field(0).type
-    except (pa.ArrowTypeError, pa.ArrowInvalid):
-        raise SchemaMismatchError(
-            f"field {field.name!r} is {type_} in {first} and {field.type} in {path}, and no type "
-            "holds both. Open the files apart, or leave the field out by columns=.",
-            path=path,
-            field=field.name,
-        ) from None
-    return wider, (path if wider.equals(field.type) else first)
+def _placed(type_: pa.DataType, path: str) -> pa.DataType:
+    """Return the type of a file with its numbers as those of this file."""
+    if isinstance(type_, NumbersType):
+        return NumbersType.of((part, path) for part, _ in type_.parts)
+    if is_any(type_, NUMBERS):
+        return NumbersType.of([(type_, path)])
+    return _with_parts(type_, lambda inner: _placed(inner, path))
+
+
+def _settled(type_: pa.DataType, settle: Callable[[NumbersType], pa.DataType]) -> pa.DataType:
+    if isinstance(type_, NumbersType):
+        return settle(type_)
+    return _with_parts(type_, lambda inner: _settled(inner, settle))
+
+
+def _exact(numbers: NumbersType) -> pa.DataType:
+    return numbers.exact
+
+
+def _as_in_files(numbers: NumbersType) -> pa.DataType:
+    return numbers.parts[0][0] if len(numbers.parts) == 1 else numbers
+
+
+def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """Return the type that holds the values of both; raise Arrow's error if there is none."""
+    is_ = pa.types
+    if one.equals(other):
+        return one
+    if isinstance(one, NumbersType) and isinstance(other, NumbersType):
+        return _more_numbers(one, other)
+    if is_.is_struct(one) and is_.is_struct(other):
+        types = {field.name: field.type for field in one}
+        for field in other:
+            types[field.name] = _wider(types.get(field.name, field.type), field.type)
+        return pa.struct(list(types.items()))
+    if is_.is_map(one) and is_.is_map(other):
+        return pa.map_(_wider(one.key_type, other.key_type), _wider(one.item_type, other.item_type))
+    if is_any(one, LISTS) and is_any(other, LISTS):
+        item = pa.field(one.value_field.name, _wider(one.value_type, other.value_type))
+        both_fixed = is_.is_fixed_size_list(one) and is_.is_fixed_size_list(other)
+        if both_fixed and one.list_size == other.list_size:
+            return pa.list_(item, one.list_size)
+        is_large = is_.is_large_list(one) or is_.is_large_list(other)
+        return pa.large_list(item) if is_large else pa.list_(item)
+    schemas = [pa.schema([("", type_)]) for type_ in (one, other)]
+    return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+
+
+def _more_numbers(one: NumbersType, other: NumbersType) -> NumbersType:
+    """Return the types of both; of integers, floats and decimals as few as hold them exactly."""
+    parts = one.parts
+    for type_, path in other.parts:
+        for at, (known, first) in enumerate(parts):
+            wider = exact_type(known, type_)
+            is_same_kind = any(is_any(known, [kind]) and is_any(type_, [kind]) for kind in NUMBERS)
+            if wider is not None and is_same_kind:
+                parts[at] = wider, path if wider == type_ != known else first
+                break
+        else:
+            parts.append((type_, path))
+    return NumbersType.of(parts)

@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.datasets._arrow import whole_schema
+from penstock.datasets._arrow import schema_of_all
+from penstock.datasets._inexact import refuse_numbers
 from penstock.datasets._projection import typed_fields
 from penstock.datasets._source import Source
 from penstock.datasets._views import bare_origins
@@ -53,7 +54,8 @@ def materialize(  # noqa: PLR0913 (as users give them)
     """
     if on_error not in _POLICIES:
         raise OptionError(f"on_error={on_error!r}: expected one of {', '.join(_POLICIES)}.")
-    schema = typed_fields(source, fields, lambda: whole_schema(source))
+    schema = typed_fields(source, fields, lambda: schema_of_all(source))
+    refuse_numbers(schema, source)
     for field in schema:
         check_type(field.name, field.type)
     origins = bare_origins(source)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from penstock._words import counted
 from penstock.datasets._concatenated import Concatenated
+from penstock.datasets._inexact import refuse_rounded
 from penstock.datasets._once import Once
 from penstock.datasets._projection import has_types, typed_fields
 from penstock.datasets._views import Chosen, OverSource, origins_of
@@ -125,7 +126,10 @@ class Materialized(OverSource):
         if schema is not None:
             # Else these records hold something wider than the schema knows.
             with suppress(SchemaMismatchError):
-                return self.plan(schema, tuple(schema.names)).read(ids)
+                batch = self.plan(schema, tuple(schema.names)).read(ids)
+                if not self.schema_is_complete:
+                    refuse_rounded(batch)
+                return batch
         return self.source._projected(ids, fields)
 
     def plan(self, fields: Fields, key: object = None) -> GatherPlan:

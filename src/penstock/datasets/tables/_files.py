@@ -17,7 +17,7 @@ from penstock.datasets._join_batches import joined
 from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets.tables._heads import read_head, read_heads
 from penstock.datasets.text._texts import grouped
-from penstock.decode import empty_batch, fit_batch
+from penstock.decode import empty_batch, fit_batch, numbers_in
 from penstock.errors import ObjectChangedError, ObjectNotFoundError
 from penstock.index import digest
 from penstock.order import estimate
@@ -103,7 +103,8 @@ class TableFiles:
             self._are_mapped.append(head.is_mapped)
             self.unit_read = self.unit_read if head.is_mapped else head.unit
             self.files.append(found)
-        self.schema = unified.schema
+        self.schema, self.value_schema = unified.schema, unified.value_schema
+        """The second has the types of columns: values have the types of their files."""
         self.names_there = unified.names_there
         self._marks = marks
         self._names = None if names is None else sorted(names)
@@ -155,8 +156,8 @@ class TableFiles:
         return files, ids - self._file_starts[files]
 
     def columns(self, ids: NDArray[np.int64], names: Sequence[str]) -> pa.RecordBatch:
-        """Return columns of the schema for rows in the order asked."""
-        schema = pa.schema([self.schema.field(name) for name in names])
+        """Return columns, of the types of `value_schema`, for rows in the order asked."""
+        schema = pa.schema([self.value_schema.field(name) for name in names])
         if not names or not len(ids):
             return empty_batch(schema, len(ids))
         groups = np.searchsorted(self.group_starts, ids, side="right") - 1
@@ -184,10 +185,8 @@ class TableFiles:
         arrays = []
         for field in schema:
             if (array := there.get(field.name)) is None:
-                value = self._partitions[file].get(field.name)
-                array = pa.nulls(len(rows), field.type)
-                if value is not None:
-                    array = pa.repeat(pa.scalar(value, field.type), len(rows))
+                value = pa.scalar(self._partitions[file].get(field.name))
+                array = _fitted(pa.repeat(value, len(rows)), field)
             elif chosen is None:
                 array = array.slice(int(rows[0]), len(rows))
             else:
@@ -234,7 +233,9 @@ class TableFiles:
             return sink.getvalue()
 
         found, number = self._place(group)
-        kept_as = ("columns", _BLOCK_VERSION, pa.__version__, str(schema), number)
+        numbers = (type_ for one in schema for _, type_ in numbers_in(one.type, one.name))
+        types = " ".join([str(schema), *(str(type_.storage_type) for type_ in numbers)])
+        kept_as = ("columns", _BLOCK_VERSION, pa.__version__, types, number)
         key = block_key(self._options, found.path, found.entry, *kept_as)
         return Block(found.path, 0, found.entry.size, key, make)
 
@@ -283,3 +284,8 @@ class TableFiles:
             _files.put((self._token, file), kept, 1)
         check_unchanged(found)
         return kept
+
+
+def _fitted(array: pa.Array, field: pa.Field) -> pa.Array:
+    batch = pa.RecordBatch.from_arrays([array], [field.name])
+    return fit_batch(batch, pa.schema([field]), np.arange(len(array))).column(0)

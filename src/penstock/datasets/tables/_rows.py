@@ -94,7 +94,10 @@ class TableRows(Reopened[TableFiles]):
 
     @property
     def schema(self) -> pa.Schema:
-        """All columns of all files, or those chosen, with types that hold every value."""
+        """All columns of all files, or those chosen, with types that hold every value exactly.
+
+        Numbers that no type of Arrow holds exactly have the types of their files: `NumbersType`.
+        """
         schema = self._opened().schema
         if self._names is None:
             return schema
@@ -153,7 +156,7 @@ class TableRows(Reopened[TableFiles]):
         return Location(*self._opened().places(ids), np.zeros(len(ids), np.int64))
 
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
-        batch = self._inferred(ids)
+        batch = self._opened().columns(ids, self.schema.names)
         try:
             return as_records(batch, ids)
         except SchemaMismatchError as why:
@@ -177,7 +180,7 @@ class TableRows(Reopened[TableFiles]):
         return why
 
     def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
-        return self._opened().columns(ids, self.schema.names)
+        return self._columns(ids, self.schema)
 
 
 def _check_names(names: Sequence[str] | None, there: Sequence[str]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from penstock.datasets.fields._grammar import arrow_type
 from penstock.datasets.text._csv_parser import NOT_UTF_8, CsvParser
 from penstock.datasets.text._dataset import Dataset
 from penstock.datasets.text._texts import grouped
-from penstock.decode import HOLDS_ALL, JSON, TEXT, as_records, fit_batch
+from penstock.decode import HOLDS_ALL, JSON, TEXT, NumbersType, as_records, fit_batch
 from penstock.errors import (
     CorruptIndexError,
     MalformedLineError,
@@ -30,7 +31,7 @@ from penstock.index.csv import (
     Dialect,
     line_ends,
     type_of,
-    wider_type,
+    type_over_files,
 )
 from penstock.storage import StorageOptions, is_remote
 
@@ -50,6 +51,19 @@ _OTHER_DIALECT = (
     "Correct the file, or open it with the delimiter=, quote= and escape= that it was written with "
     "(format_options= of penstock.open)."
 )
+
+
+class _Layout(NamedTuple):
+    """How the rows of all files are read."""
+
+    schema: pa.Schema
+    """The columns of all files together."""
+    values: pa.Schema
+    """The same for values: integers stay integers although floats can hold them."""
+    parsers: list[tuple[CsvParser, pa.Schema]]
+    """Parsers of rows, each with the types of its files."""
+    of_file: NDArray[np.int64]
+    """The parser of each file."""
 
 
 class CsvRows(Dataset):
@@ -138,12 +152,14 @@ class CsvRows(Dataset):
 
     @property
     def schema(self) -> pa.Schema:
-        """All columns of all files, with types that hold every value."""
-        return self._layout[0]
+        """All columns of all files, with types that hold every value exactly.
+
+        Numbers that no type of Arrow holds exactly have the types of their files: `NumbersType`.
+        """
+        return self._layout.schema
 
     @cached_property
-    def _layout(self) -> tuple[pa.Schema, list[CsvParser], NDArray[np.int64]]:
-        """The columns of all files together, the parsers of rows, and the parser of each file."""
+    def _layout(self) -> _Layout:
         meta = self._sample_index.meta
         if meta is None or meta.kind != "csv":
             raise CorruptIndexError(
@@ -151,51 +167,76 @@ class CsvRows(Dataset):
                 "index PATH --overwrite"
             )
         options = meta.options
-        kinds: dict[str, set[str]] = {}
-        numbers: dict[tuple[str, ...], int] = {}
-        of_file = np.zeros(len(meta.files), np.int64)
-        for at, file in enumerate(meta.files):
-            columns = tuple(file.facts["columns"])
-            if numbers and columns not in numbers:
+        kinds: dict[str, dict[str, str]] = {}
+        """For each column its kinds, and the first file that has each."""
+        large: set[str] = set()
+        for path, file in zip(self.files, meta.files, strict=True):
+            columns = file.facts["columns"]
+            if columns != meta.files[0].facts["columns"]:
                 is_named = options["header"] or options["column_names"] is not None
                 _check_fits(meta.files[0], file, named=is_named)
-            of_file[at] = numbers.setdefault(columns, len(numbers))
+            large.update(file.facts.get("large", columns))
             for name, kind in zip(columns, file.facts["types"], strict=True):
-                kinds.setdefault(name, set()).add(kind)
+                kinds.setdefault(name, {}).setdefault(kind, path)
         for file in [] if kinds else meta.empty:  # A header alone has names, too.
-            kinds |= {name: {"null"} for name in file.facts.get("columns", ())}
-        types = {name: type_of(wider_type(seen)) for name, seen in kinds.items()}
+            kinds |= {name: {"null": ""} for name in file.facts.get("columns", ())}
+        types = {name: type_over_files(seen) for name, seen in kinds.items()}
         for name, text in options.get("types", {}).items():
             if name not in types:
                 there = ", ".join(list(types)[:20])
                 raise OptionError(f"types= names {name!r}, and no file has that column: {there}.")
             types[name] = arrow_type(text)
-        schema = pa.schema([*types.items()])
+        values = pa.schema([*types.items()])
+        schema = pa.schema(
+            [
+                # Floats equal all integers of the files that have some.
+                (
+                    name,
+                    pa.float64() if isinstance(type_, NumbersType) and name not in large else type_,
+                )
+                for name, type_ in types.items()
+            ]
+        )
         nulls = tuple(options.get("null_values", ()))
         signs = (options["delimiter"], options["quote"], options["escape"])
         dialect = Dialect(*signs, nulls, options.get("empty_text", False))
-        return schema, [CsvParser(names, dialect) for names in numbers or [()]], of_file
+        mixed = [name for name, type_ in types.items() if isinstance(type_, NumbersType)]
+        numbers: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
+        of_file = np.zeros(len(meta.files), np.int64)
+        for at, file in enumerate(meta.files):
+            columns = tuple(file.facts["columns"])
+            kind_of = dict(zip(columns, file.facts["types"], strict=True))
+            key = (columns, tuple(kind_of.get(name, "null") for name in mixed))
+            of_file[at] = numbers.setdefault(key, len(numbers))
+        parsers = [
+            (
+                CsvParser(columns, dialect),
+                pa.schema([*(types | dict(zip(mixed, map(type_of, own), strict=True))).items()]),
+            )
+            for columns, own in numbers or [((), ["null"] * len(mixed))]
+        ]
+        return _Layout(schema, values, parsers, of_file)
 
     def _process_sample(self, sample_bytes: bytes) -> Any:
         """Return the record of a row in the first file's order of columns."""
-        schema, parsers, _ = self._layout
+        parser, schema = self._layout.parsers[0]
         try:
-            return parsers[0].columns([sample_bytes], schema).to_pylist()[0]
+            return parser.columns([sample_bytes], schema).to_pylist()[0]
         except pa.ArrowInvalid as why:
-            _, field, fact = parsers[0].misfit([sample_bytes], schema, why)
+            _, field, fact = parser.misfit([sample_bytes], schema, why)
             fact = fact if field is None else f"field {field!r} holds {fact}"
             text = f"{sample_bytes[:_SHOWN]!r} is no row of its file: {fact}."
             raise MalformedLineError(text, remedy=_OTHER_DIALECT) from None
 
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
-        return as_records(self._columns(ids, self.schema), ids)
+        return as_records(self._columns(ids, self._layout.values), ids)
 
     def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
         return self._columns(ids, self.schema)
 
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
-        own, parsers, of_file = self._layout
-        typed = _own_values(schema, own)
+        _, values, parsers, of_file = self._layout
+        typed = _own_values(schema, values)
         if typed != schema:
             return fit_batch(self._columns(ids, typed), schema, ids)
         rows = self._bytes_of(ids)
@@ -210,12 +251,22 @@ class CsvRows(Dataset):
         return parts[0] if len(parts) == 1 else joined(parts, np.argsort(np.concatenate(places)))
 
     def _parsed(
-        self, parser: CsvParser, rows: Sequence[bytes], ids: NDArray[np.int64], schema: pa.Schema
+        self,
+        parser_of_file: tuple[CsvParser, pa.Schema],
+        rows: Sequence[bytes],
+        ids: NDArray[np.int64],
+        schema: pa.Schema,
     ) -> pa.RecordBatch:
+        parser, own = parser_of_file
+        typed = _as_in_file(schema, own)
         try:
-            batch = parser.columns(rows, schema)
+            batch = parser.columns(rows, typed)
         except pa.ArrowInvalid as why:
-            row, field, fact = parser.misfit(rows, schema, why)
+            with suppress(pa.ArrowInvalid, SchemaMismatchError):
+                # Where integers are asked for, a file may have 5.0 for 5.
+                floats = {field.name for field in own if pa.types.is_floating(field.type)}
+                return fit_batch(parser.numbers(rows, typed, floats), schema, ids)
+            row, field, fact = parser.misfit(rows, typed, why)
             file, offset, size = self.location(int(ids[row]))
             details: dict[str, Any] = {"path": file, "offset": offset, "record": int(ids[row])}
             line, where = self._line(int(ids[row])), ""
@@ -287,6 +338,21 @@ def _own_values(schema: pa.Schema, own: pa.Schema) -> pa.Schema:
         is_own = field.type == JSON or (field.type == TEXT and pa.types.is_string(kept))
         fields.append(field.with_type(kept) if is_own else field)
     return pa.schema(fields)
+
+
+def _as_in_file(schema: pa.Schema, own: pa.Schema) -> pa.Schema:
+    """Return a schema in which numbers of several types are of that of a file."""
+    if not any(isinstance(type_, NumbersType) for type_ in schema.types):
+        return schema
+    types = dict(zip(own.names, own.types, strict=True))
+    return pa.schema(
+        [
+            (field.name, types.get(field.name, pa.null()))
+            if isinstance(field.type, NumbersType)
+            else field
+            for field in schema
+        ]
+    )
 
 
 def _check_fits(first: FileMeta, other: FileMeta, *, named: bool) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv
 
 from penstock._words import counted
-from penstock.decode import bad_rows, empty_batch, is_utf8
+from penstock.decode import NumbersType, bad_rows, empty_batch, is_utf8, numbers_array
 from penstock.index.csv import read_options, whole_rows, with_line_end
 
 if TYPE_CHECKING:
@@ -66,6 +67,26 @@ class CsvParser:
                 reading.together = None  # It would fail again: there are nulls in quotes.
                 return batch
         return self._read_apart(rows, reading, schema)
+
+    def numbers(
+        self, rows: Sequence[bytes], schema: pa.Schema, floats: Collection[str]
+    ) -> pa.RecordBatch:
+        """Return the same columns; of `floats` that shall be integers each value as it is written.
+
+        5.0 is a float, and 5 an integer of the type asked for.
+        """
+        numbers = {
+            field.name: NumbersType.of([(field.type, ""), (pa.float64(), "")])
+            for field in schema
+            if field.name in floats and is_.is_integer(field.type)
+        }
+        wanted = pa.schema([(one.name, numbers.get(one.name, one.type)) for one in schema])
+        batch = self.columns(rows, wanted)
+        arrays = [
+            _numbers_in(array, numbers[name]) if name in numbers else array
+            for name, array in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
 
     def _reading(self, schema: pa.Schema) -> _Reading:
         reading = self._prepared.get(schema)
@@ -158,6 +179,18 @@ class CsvParser:
                     what = NOT_UTF_8 if not is_utf8(held) else f"which does not fit {type_}"
                     return at, name, f"{shown}, {what}"
         return at, None, str(why)[:200]
+
+
+def _numbers_in(texts: pa.Array, type_: NumbersType) -> pa.Array:
+    is_integer = pc.match_substring_regex(texts, r"^[ \t]*-?[0-9]+[ \t]*$")
+    parts = [
+        pc.replace_with_mask(texts, mask, pa.scalar(None, texts.type))
+        for mask in (pc.invert(is_integer), is_integer)
+    ]
+    types = [part for part, _ in type_.parts]
+    return numbers_array(
+        [pc.utf8_trim(one, " \t").cast(part) for one, part in zip(parts, types, strict=True)], type_
+    )
 
 
 def _is_text(type_: pa.DataType) -> bool:

@@ -201,7 +201,7 @@ class JsonlDataset(Dataset):
         from penstock.decode import InferringDecoder  # noqa: PLC0415 (pyarrow)
 
         name = self.files[0] if len(self.files) == 1 else ""
-        decoder = InferringDecoder(name=name, warns=warns)
+        decoder = InferringDecoder(name=name, warns=warns, keeps_numbers=True)
         batch = decoder.settle(text, decoder.attempt(text), on_bad)
         if self._fields is None:
             return batch

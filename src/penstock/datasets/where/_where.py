@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,7 +29,7 @@ from penstock.datasets.where._expression import (
     parse,
     point_at,
 )
-from penstock.decode import uuids_as_texts
+from penstock.decode import batches_of_one_type, uuids_as_texts
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
@@ -92,6 +94,9 @@ class TextCondition:
 
     def rows(self, columns: pa.RecordBatch, *, unknown: bool = False) -> np.ndarray:
         """Return the rows for which it is true, or also those for which it is `unknown`."""
+        return _rows_of_parts(columns, partial(self._rows, unknown=unknown))
+
+    def _rows(self, columns: pa.RecordBatch, *, unknown: bool) -> np.ndarray:
         named = dict(zip(columns.schema.names, columns.columns, strict=True))
         found = pc.fill_null(holds(self._node, named, self._text), unknown)
         return np.flatnonzero(found.to_numpy(zero_copy_only=False))
@@ -137,6 +142,9 @@ class ArrowCondition:
         """Return None: any record may match."""
 
     def rows(self, columns: pa.RecordBatch) -> np.ndarray:
+        return _rows_of_parts(columns, self._rows)
+
+    def _rows(self, columns: pa.RecordBatch) -> np.ndarray:
         table = pa.Table.from_batches([columns])
         table = table.append_column(_ROW, pa.array(np.arange(columns.num_rows)))
         try:
@@ -148,6 +156,14 @@ class ArrowCondition:
                 f"the expression {self._expression} does not fit the fields ({types}): {problem}"
             ) from None
         return np.sort(found[_ROW].to_numpy())
+
+
+def _rows_of_parts(
+    columns: pa.RecordBatch, rows: Callable[[pa.RecordBatch], np.ndarray]
+) -> np.ndarray:
+    """Return the rows that a condition finds; it sees numbers of several types one by one."""
+    found = [own[rows(part)] for own, part in batches_of_one_type(columns)]
+    return found[0] if len(found) == 1 else np.sort(np.concatenate([*found, np.empty(0, np.int64)]))
 
 
 class Search(Rule):
@@ -288,10 +304,12 @@ def _moment(
 
 def _numbers(how: str, array: pa.Array, value: float) -> pa.Array:
     """Compare as numbers, not as the nearest number that the column's type has."""
-    below: float | None
-    above: float | None
+    below: float | Decimal | None
+    above: float | Decimal | None
     if is_.is_integer(array.type):
         below, above = _integers_around(value, array.type)
+    elif is_.is_decimal(array.type):
+        below, above = _decimals_around(value, array.type)
     else:
         array = array.cast(pa.float64())
         below, above = _floats_around(value)
@@ -313,7 +331,18 @@ def _everywhere(array: pa.Array, value: bool) -> pa.Array:  # noqa: FBT001 (the 
 def _integers_around(value: float, type_: pa.DataType) -> tuple[int | None, int | None]:
     """Return the largest integer of a type that is at most `value`, and the smallest at least."""
     limits = np.iinfo(type_.to_pandas_dtype())
-    least, most = int(limits.min), int(limits.max)
+    return _within(value, int(limits.min), int(limits.max))
+
+
+def _decimals_around(value: float, type_: pa.DataType) -> tuple[Decimal | None, Decimal | None]:
+    """Return the same of decimals; a float is meant as it is written."""
+    most = 10**type_.precision - 1
+    found = _within(Fraction(str(value)) * 10**type_.scale, -most, most)
+    below, above = (None if one is None else Decimal(f"{one}E{-type_.scale}") for one in found)
+    return below, above
+
+
+def _within(value: float | Fraction, least: int, most: int) -> tuple[int | None, int | None]:
     below, above = math.floor(value), math.ceil(value)
     return (
         min(below, most) if below >= least else None,

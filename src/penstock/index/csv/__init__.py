@@ -5,6 +5,6 @@ from penstock.index.csv._rows import line_ends as line_ends
 from penstock.index.csv._types import Dialect as Dialect
 from penstock.index.csv._types import read_options as read_options
 from penstock.index.csv._types import type_of as type_of
+from penstock.index.csv._types import type_over_files as type_over_files
 from penstock.index.csv._types import whole_rows as whole_rows
-from penstock.index.csv._types import wider_type as wider_type
 from penstock.index.csv._types import with_line_end as with_line_end

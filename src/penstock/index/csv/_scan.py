@@ -61,7 +61,7 @@ class CsvScanner(Scanner):
     >>> scan.add(b'id,text\n1,"two\nlines"\n2,\n').tolist(), scan.finish().tolist()
     ([[8, 14]], [[22, 3]])
     >>> scan.facts()
-    {'columns': ['id', 'text'], 'types': ['int64', 'string']}
+    {'columns': ['id', 'text'], 'types': ['int64', 'string'], 'large': []}
     """
 
     kind = "csv"
@@ -136,7 +136,8 @@ class CsvScan:
         self._rows: list[NDArray[np.int64]] = []  # Those rows.
         self._ragged = self._first_ragged = 0
         if facts and facts["columns"]:
-            self._types = TypesSeen(facts["columns"], scanner.dialect, facts["types"])
+            columns, kinds, large = facts["columns"], facts["types"], facts.get("large")
+            self._types = TypesSeen(columns, scanner.dialect, kinds, large)
             self._ragged, self._first_ragged = facts.get("ragged", 0), facts.get("first_ragged", 0)
 
     def add(self, block: bytes | memoryview) -> NDArray[np.int64]:
@@ -158,6 +159,9 @@ class CsvScan:
             "columns": self._types.names if self._types else names,
             "types": self._types.kinds if self._types else ["null"] * len(names),
         }
+        large = self._types.large if self._types else []
+        if large is not None:
+            facts["large"] = large
         if self._ragged:
             facts |= {"ragged": self._ragged, "first_ragged": self._first_ragged}
         return facts

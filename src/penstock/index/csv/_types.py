@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -10,12 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from penstock.decode import WHOLE_FLOATS, NumbersType, floats_equal
 from penstock.errors import OptionError
 from penstock.index._meta import Count  # noqa: TC001 (msgspec reads it)
 from penstock.jsonl import BOM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from penstock.index._meta import Meta
 
@@ -36,6 +38,9 @@ _Correction: TypeAlias = "tuple[str, str, Callable[..., pa.Scalar], str]"
 # Arrow reads these as integers, but not as floats: they would not widen.
 _HEXADECIMAL: _Correction = (INT, r"^[ \t]*-?0[xX]", pc.any, TEXT)
 _DIGITS_ONLY: _Correction = (FLOAT, r"^[ \t]*-?[0-9]+[ \t]*$", pc.all, BIG)
+_INTEGER = re.compile(r"\s*-?[0-9]+\s*")
+_LONGEST_INTEGER = 300
+"""Characters; floats end at 308 digits."""
 _Sign: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[\x01-\x09\x0b\x0c\x0e-\x7f]$")]
 _KINDS = {pa.null(): NULL, pa.bool_(): BOOL, pa.int64(): INT, pa.float64(): FLOAT}
 
@@ -155,15 +160,38 @@ def type_of(kind: str) -> pa.DataType:
     return _TYPES[kind]
 
 
+def type_over_files(kinds: Mapping[str, str]) -> pa.DataType:
+    """Return the type of a column for its kinds in files; each names a file with that kind.
+
+    Integers and floats of different files stay what they are.
+    """
+    if {INT, FLOAT} <= kinds.keys() <= {NULL, INT, FLOAT}:
+        return NumbersType.of([(pa.int64(), kinds[INT]), (pa.float64(), kinds[FLOAT])])
+    return pa.string() if {BIG, FLOAT} <= kinds.keys() else type_of(wider_type(kinds))
+
+
 class TypesSeen:
     """The types of the columns of one file, so far."""
 
     def __init__(
-        self, names: Sequence[str], dialect: Dialect, kinds: Sequence[str] | None = None
+        self,
+        names: Sequence[str],
+        dialect: Dialect,
+        kinds: Sequence[str] | None = None,
+        large: Sequence[str] | None = (),
     ) -> None:
         self.names = list(names)
         self.kinds = [NULL] * len(self.names) if kinds is None else list(kinds)
+        self._large, self._knows_large = set(large or ()), large is not None
         self._dialect = dialect
+
+    @property
+    def large(self) -> list[str] | None:
+        """The columns of int64 with an integer that no float equals; None if that is not known."""
+        if not self._knows_large:
+            return None
+        kinds = zip(self.names, self.kinds, strict=True)
+        return [name for name, kind in kinds if kind == INT and name in self._large]
 
     def add(self, text: bytes) -> dict[int, int]:
         """Add whole rows; return those with another number of fields: row (from 0) → fields."""
@@ -192,7 +220,13 @@ class TypesSeen:
             found = self._corrected(text, found, _HEXADECIMAL)
         if any(FLOAT == new != old for new, old in zip(found, self.kinds, strict=True)):
             found = self._corrected(text, found, _DIGITS_ONLY)
-        self.kinds = [wider_type(pair) for pair in zip(self.kinds, found, strict=True)]
+        self._large |= self._large_in(text, table)
+        wider = [wider_type(pair) for pair in zip(self.kinds, found, strict=True)]
+        # Such integers next to fractions stay exact as text.
+        self.kinds = [
+            TEXT if kind == FLOAT and name in self._large else kind
+            for name, kind in zip(self.names, wider, strict=True)
+        ]
         return ragged
 
     def _read(self, text: bytes, ragged: dict[int, int], options: csv.ConvertOptions) -> pa.Table:
@@ -202,6 +236,26 @@ class TypesSeen:
 
         parse = self._dialect.parse_options(skip)
         return csv.read_csv(pa.py_buffer(text), read_options(text, self.names), parse, options)
+
+    def _large_in(self, text: bytes, table: pa.Table) -> set[str]:
+        """Return the columns with an integer that no float equals."""
+        found = set()
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            if not pa.types.is_int64(column.type) and not pa.types.is_float64(column.type):
+                continue
+            least, most = (value or 0 for value in pc.min_max(column).as_py().values())
+            if max(most, -least) <= WHOLE_FLOATS:
+                continue
+            if pa.types.is_int64(column.type):
+                is_large = not all(map(floats_equal, column.chunks))
+            else:
+                as_text = self._dialect.convert_options({name: pa.string()}, [name])
+                is_wide = pc.greater(pc.abs(column), WHOLE_FLOATS)
+                texts = self._read(text, {}, as_text)[name].filter(is_wide).to_pylist()
+                is_large = any(map(_is_no_float, texts))
+            if is_large:
+                found.add(name)
+        return found
 
     def _corrected(self, text: bytes, found: list[str], rule: _Correction) -> list[str]:
         """Return `found`, with another kind for the columns of a rule."""
@@ -218,6 +272,12 @@ class TypesSeen:
         ]
 
 
+def _is_no_float(text: str) -> bool:
+    """Whether a text is an integer that no float equals."""
+    is_integer = _INTEGER.fullmatch(text) is not None
+    return is_integer and (len(text) > _LONGEST_INTEGER or float(text) != int(text))
+
+
 class _CsvOptions(msgspec.Struct):
     delimiter: _Sign
     quote: _Sign | None
@@ -232,6 +292,8 @@ class _CsvOptions(msgspec.Struct):
 class _CsvFacts(msgspec.Struct):
     columns: list[str]
     types: list[Literal["null", "bool", "int64", "integer", "float64", "string"]]
+    large: list[str] | None = None
+    """Columns of int64 with an integer that no float equals; older indexes do not say."""
     ragged: Count = 0
     first_ragged: Count = 0
 
