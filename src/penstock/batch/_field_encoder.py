@@ -117,6 +117,12 @@ class FieldEncoder:
             if isinstance(type_, CategoryType) and name not in self.vocabularies
         ]
 
+    @property
+    def null_fields(self) -> set[str]:
+        """The fields that have a place for no value, in which a bad record has none."""
+        kinds = self._types.items()
+        return self.may_be_missing | {name for name, kind in kinds if isinstance(kind, CategoryType)}
+
     def with_vocabularies(
         self, vocabularies: Mapping[str, pa.Array | Sequence[Any]]
     ) -> FieldEncoder:

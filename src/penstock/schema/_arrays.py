@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import SchemaMismatchError
-from penstock.schema._nodes import NULL, PADDED, VALUED
+from penstock.schema._nodes import MASKED, NULL, PADDED, VALUED
 from penstock.schema._placement import BATCH_AXIS, ROOT_AXIS, OverflowedError
 from penstock.schema._query import FailedQueryError
 from penstock.schema._values import BadSlotError, Labels, scattered
@@ -58,6 +58,31 @@ class LeafArrays:
         flags = (self.unavailable, self.masked, self.offsets)
         parts = [self.state, *self.content.values(), *(one for one in flags if one is not None)]
         return sum(part.nbytes for part in parts)
+
+    def among(self, there: NDArray[np.bool_]) -> LeafArrays:
+        """Return its rows where `there` is true, and hidden ones elsewhere: bool[B]."""
+
+        def rows(values: NDArray[Any], fill: int) -> NDArray[Any]:
+            wide = np.full((len(there), *values.shape[1:]), fill, values.dtype)
+            wide[there] = values
+            return wide
+
+        content, offsets, unavailable = self.content, self.offsets, self.unavailable
+        if offsets is not None:
+            offsets = np.append(0, np.cumsum(rows(np.diff(offsets), 0)))
+        else:
+            fills = {"codes": -1}
+            content = {name: rows(part, fills.get(name, 0)) for name, part in content.items()}
+            unavailable = None if unavailable is None else rows(unavailable, 0)
+        return replace(
+            self,
+            state=rows(self.state, MASKED),
+            content=content,
+            offsets=offsets,
+            unavailable=unavailable,
+            masked=None if self.masked is None else rows(self.masked, 0),
+            pruned=None if self.pruned is None else rows(self.pruned, 0),
+        )
 
     def part(self, start: int, stop: int) -> LeafArrays:
         """Return some of the rows."""

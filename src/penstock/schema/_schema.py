@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import warnings
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pyarrow as pa
 
-from penstock.batch import Batch, BatchPosition, read_columns, tensor
+from penstock.batch import STAND_INS, Batch, BatchPosition, read_columns, tensor
 from penstock.datasets import Source
 from penstock.errors import OptionError
 from penstock.schema._arrays import LeafArrays, drawn, leaf_arrays
@@ -24,7 +26,6 @@ from penstock.schema._tree import Address, Tree
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from penstock.schema._nodes import Leaf, Node
@@ -191,13 +192,23 @@ class Schema(SchemaEdits):
         return self.arrays(read_columns(source, where.ids, *given), where)
 
     def arrays(self, columns: pa.RecordBatch, where: BatchPosition) -> LeafParts:
-        batch, plan = BatchColumns(columns), self._bound()
-        found: dict[str, Any] = self._arrays(
-            where, lambda address: batch.placed(plan.leaves[address], self._odd(address))
-        )
+        marks = (columns.schema.metadata or {}).get(STAND_INS)
+        if marks is not None:
+            there = ~np.frombuffer(marks, np.bool_)
+            own = replace(where, positions=where.positions[there], ids=where.ids[there], bins=None)
+            arrays = self._arrays_of(columns.filter(pa.array(there)), own)
+            found: LeafParts = {address: one.among(there) for address, one in arrays.items()}
+        else:
+            found = self._arrays_of(columns, where)
         if self._brings_records:
             found[METADATA] = columns[RECORDS].to_pylist()
         return found
+
+    def _arrays_of(self, columns: pa.RecordBatch, where: BatchPosition) -> LeafParts:
+        batch, plan = BatchColumns(columns), self._bound()
+        return self._arrays(
+            where, lambda address: batch.placed(plan.leaves[address], self._odd(address))
+        )
 
     def _arrays(self, where: BatchPosition, placed: Callable[[Address], Any]) -> LeafParts:
         found: LeafParts = {}
@@ -272,8 +283,12 @@ class Schema(SchemaEdits):
             rows = slice(None) if valid is None else valid
             learnt.count(address, arrays.state[rows], content.get("", arrays.state)[rows])
         state, selected = arrays.state.astype(np.int64), arrays.masked
+        blank = None if valid is None else state == MASKED  # A bad record is hidden by itself.
+        if blank is not None:
+            for part in content.values():
+                part[blank] = leaf.hidden
         if leaf.target and not self.is_predicting:
-            return _hidden_field(leaf, state.shape, (state, content))
+            return _hidden_field(leaf, state.shape, (state, content), blank)
         if arrays.pruned is not None:
             rows = arrays.pruned.reshape(-1, *[1] * (state.ndim - 1))
             selected = np.broadcast_to(rows, state.shape) if selected is None else selected | rows
@@ -389,7 +404,17 @@ def _content(parts: dict[str, NDArray[Any]]) -> Any:
     return {name: tensor(part) for name, part in parts.items()}
 
 
-def _hidden_field(leaf: Leaf, shape: tuple[int, ...], before: Any = None) -> LeafField:
-    """Return a field of which all slots are hidden; to be predicted if it has values `before`."""
-    state = np.full(shape, MASKED, np.int64)
-    return _tensors(state, leaf.empty(shape), np.full(shape, before is not None), before)
+def _hidden_field(
+    leaf: Leaf,
+    shape: tuple[int, ...],
+    before: Any = None,
+    blank: NDArray[np.bool_] | None = None,
+) -> LeafField:
+    """Return a field of which all slots are hidden.
+
+    Those that have values `before`, and are not `blank`, are to be predicted.
+    """
+    state, trainable = np.full(shape, MASKED, np.int64), np.full(shape, before is not None)
+    if blank is not None:
+        trainable[blank] = False
+    return _tensors(state, leaf.empty(shape), trainable, before)
