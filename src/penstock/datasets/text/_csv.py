@@ -173,7 +173,8 @@ class CsvRows(Dataset):
         schema = pa.schema([*types.items()])
         nulls = tuple(options.get("null_values", ()))
         signs = (options["delimiter"], options["quote"], options["escape"])
-        dialect = Dialect(*signs, nulls, options.get("empty_text", False))
+        more = (options.get("empty_text", False), tuple(options.get("number_nulls", ())))
+        dialect = Dialect(*signs, nulls, *more)
         return schema, [CsvParser(names, dialect) for names in numbers or [()]], of_file
 
     def _process_sample(self, sample_bytes: bytes) -> Any:
