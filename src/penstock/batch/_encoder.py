@@ -126,6 +126,7 @@ class Encoder(Protocol):
     - `merged(states)`: makes one state of those of several ranks, each of which learnt from its own
       batches. Without it a state holds that of each rank, and continues on as many ranks.
     - `describe()`: one sentence for `DataLoader.explain()`.
+    - `tally()`: numbers of its own for `DataLoader.stats()`, by name.
     """
 
     @property

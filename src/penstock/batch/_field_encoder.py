@@ -120,8 +120,9 @@ class FieldEncoder:
     @property
     def null_fields(self) -> set[str]:
         """The fields that have a place for no value, in which a bad record has none."""
-        kinds = self._types.items()
-        return self.may_be_missing | {name for name, kind in kinds if isinstance(kind, CategoryType)}
+        types = self._types.items()
+        categories = {name for name, type_ in types if isinstance(type_, CategoryType)}
+        return self.may_be_missing | categories
 
     def with_vocabularies(
         self, vocabularies: Mapping[str, pa.Array | Sequence[Any]]

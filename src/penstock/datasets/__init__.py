@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from penstock.datasets._record_place import RecordPlace, RecordPlaces, record_place
     from penstock.datasets._source import Location as Location
     from penstock.datasets._source import Source as Source
-    from penstock.datasets._stream import Stream as Stream
     from penstock.datasets._stream import OWN_BITS, TorchWorker, as_stream, own_numbers, stream
+    from penstock.datasets._stream import Stream as Stream
     from penstock.datasets._subsampled import SubsampledDataset as SubsampledDataset
     from penstock.datasets._table_source import plain_table
     from penstock.datasets._values import values_of

@@ -232,8 +232,7 @@ class Fetch:
         """Return the bad rows of a task, one of which failed; raise where they are not masked."""
         if why is not None and not isinstance(why, (*OF_A_RECORD, *self._masked)):
             _raise_named(why, named_batch(opened.task, opened.source))
-        if not self._masked:
-            assert why is not None  # noqa: S101 (bad rows are looked for where some are masked)
+        if isinstance(why, OF_A_RECORD) and not self._masked:
             raise self._explained(why, opened) from None
         bad = self._bad_rows(opened)
         for row in bad:

@@ -361,7 +361,7 @@ class DataLoader:
 
     def stats(self) -> dict[str, float]:
         """Return where the time went and what was read, over all batches handed out."""
-        return self._stats.numbers()
+        return {**self._stats.numbers(), **self._recipe.tally()}
 
     def explain(self, step: int | None = None, rank: int | None = None) -> Decisions | StepRecords:
         """Return what was decided and why; or with a step the records of that step's batch.

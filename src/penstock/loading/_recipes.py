@@ -99,6 +99,10 @@ class Recipe:
     learner: Any = None
     """The encoder, if it keeps a state that batches change; else None."""
 
+    def tally(self) -> Mapping[str, float]:
+        """Return the numbers that an encoder adds to `stats()`."""
+        return {}
+
     def configure(self, ranks: Ranks) -> None:
         """Say to an encoder that learns which rank this is."""
         if hasattr(self.learner, "configure_distributed"):
@@ -268,6 +272,10 @@ class EncoderRecipe(_Columnar):
         if hasattr(self.encoder, "describe"):
             return str(self.encoder.describe())
         return f"what {type(self.encoder).__qualname__} makes of its fields"
+
+    def tally(self) -> Mapping[str, float]:
+        tally: Callable[[], Mapping[str, float]] = getattr(self.encoder, "tally", dict)
+        return tally()
 
     def read(self, source: Source, ids: Ids) -> Any:  # noqa: ANN401
         if self._reads is not None:

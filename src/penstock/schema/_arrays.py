@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
     from penstock.batch import BatchPosition
     from penstock.schema._nodes import Leaf
+    from penstock.schema._odd_values import OddValue
     from penstock.schema._placement import Axis
     from penstock.schema._splits import Strata
     from penstock.schema._values import SlotValues
 
     Flags = NDArray[np.bool_] | None
-    Placed = tuple[NDArray[np.int64], pa.Array | list[Any]]
+    Placed = tuple[NDArray[np.int64], pa.Array | list[Any], Sequence[OddValue]]
+    """Slots, the values in them, and values of another structure than the query expects."""
 
 _ONE = 2**64
 
@@ -51,6 +53,8 @@ class LeafArrays:
     """Slots that `p_mask` hides; None where it hides none."""
     pruned: Flags = None
     """Rows that `p_prune` hides, bool[B]; None where it hides none."""
+    odd: Sequence[OddValue] = ()
+    """Values of another structure than the query expects."""
 
     @property
     def nbytes(self) -> int:
@@ -67,6 +71,7 @@ class LeafArrays:
             wide[there] = values
             return wide
 
+        numbers = np.flatnonzero(there)
         content, offsets, unavailable = self.content, self.offsets, self.unavailable
         if offsets is not None:
             offsets = np.append(0, np.cumsum(rows(np.diff(offsets), 0)))
@@ -82,6 +87,7 @@ class LeafArrays:
             unavailable=unavailable,
             masked=None if self.masked is None else rows(self.masked, 0),
             pruned=None if self.pruned is None else rows(self.pruned, 0),
+            odd=[one._replace(row=int(numbers[one.row])) for one in self.odd],
         )
 
     def part(self, start: int, stop: int) -> LeafArrays:
@@ -106,6 +112,7 @@ class LeafArrays:
             unavailable=unavailable,
             masked=rows(self.masked),
             pruned=rows(self.pruned),
+            odd=[one._replace(row=one.row - start) for one in self.odd if start <= one.row < stop],
         )
 
 
@@ -120,7 +127,7 @@ def leaf_arrays(
     count = len(where.ids)
     shape = (count, 1, *(axis.length for axis in axes))
     try:
-        slots, values = placed()
+        slots, values, odd = placed()
     except OverflowedError as found:
         raise _too_long(found, address, axes, where) from None
     except FailedQueryError as found:
@@ -136,7 +143,7 @@ def leaf_arrays(
     content, offsets = _content(encoded, slots, shape)
     labels = encoded.labels
     known = labels if isinstance(labels, Labels) else Labels(labels)
-    return LeafArrays(state.reshape(shape), content, known, offsets)
+    return LeafArrays(state.reshape(shape), content, known, offsets, odd=odd)
 
 
 def _content(
@@ -153,6 +160,12 @@ def _content(
     owners = np.repeat(slots, encoded.items)
     offsets = np.searchsorted(owners, np.arange(shape[0] + 1) * each)
     return {**encoded.content, "slots": (owners % each).astype(np.int32)}, offsets
+
+
+def refuse_odd(arrays: LeafArrays, address: str, where: BatchPosition) -> None:
+    """Raise for a value of another structure than the query expects."""
+    for value in arrays.odd:
+        raise _mismatch(f"{value.fact} (strict=True)", address, int(where.ids[value.row]))
 
 
 def drawn(

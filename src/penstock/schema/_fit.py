@@ -130,5 +130,8 @@ def _arrays(schema: Schema, source: Any) -> Iterator[Mapping[str, Any]]:
     with Bar(len(opened), what="fitting", unit="records") as progress:
         for start in range(0, len(opened), _TOGETHER):
             ids = np.arange(start, min(start + _TOGETHER, len(opened)))
-            yield bound.read_arrays(opened, BatchPosition(0, 0, ids, ids))
+            where = BatchPosition(0, 0, ids, ids)
+            arrays = bound.read_arrays(opened, where)
+            bound.note_odd(arrays, where)
+            yield arrays
             progress.add(len(ids))
