@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.errors import SchemaMismatchError
 from penstock.schema._nodes import MASKED, NULL, PADDED, VALUED
+from penstock.schema._odd_values import in_short
 from penstock.schema._placement import BATCH_AXIS, ROOT_AXIS, OverflowedError
 from penstock.schema._query import FailedQueryError
 from penstock.schema._values import BadSlotError, Labels, scattered
@@ -132,12 +133,18 @@ def leaf_arrays(
         raise _too_long(found, address, axes, where) from None
     except FailedQueryError as found:
         raise _mismatch(found.why, address, int(where.ids[found.row])) from None
+    is_column = isinstance(values, pa.Array)
     try:
-        is_column = isinstance(values, pa.Array)
         encoded = leaf.from_arrow(values) if is_column else leaf.from_values(values)
     except BadSlotError as found:
         row = int(slots[found.slot]) * count // max(1, math.prod(shape))
-        raise _mismatch(found.why, address, int(where.ids[row])) from None
+        value = values[found.slot]
+        raise _mismatch(
+            found.why,
+            address,
+            int(where.ids[row]),
+            value=in_short(value.as_py() if is_column else value),
+        ) from None
     state = np.full(math.prod(shape), PADDED, np.uint8)
     state[slots] = np.where(encoded.valued, VALUED, NULL)
     content, offsets = _content(encoded, slots, shape)
@@ -165,7 +172,8 @@ def _content(
 def refuse_odd(arrays: LeafArrays, address: str, where: BatchPosition) -> None:
     """Raise for a value of another structure than the query expects."""
     for value in arrays.odd:
-        raise _mismatch(f"{value.fact} (strict=True)", address, int(where.ids[value.row]))
+        record = int(where.ids[value.row])
+        raise _mismatch(f"{value.fact} (strict=True)", address, record, value=value.text)
 
 
 def drawn(
@@ -227,7 +235,6 @@ def _too_long(
     )
 
 
-def _mismatch(why: str, address: str, record: int) -> SchemaMismatchError:
-    return SchemaMismatchError(
-        f"record {record:,}: {address}: {why}.", record=record, field=address
-    )
+def _mismatch(why: str, address: str, record: int, value: str | None = None) -> SchemaMismatchError:
+    text = f"record {record:,}: {address}: {why}."
+    return SchemaMismatchError(text, record=record, field=address, value=value)

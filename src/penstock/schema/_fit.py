@@ -87,6 +87,7 @@ def fit_vocabulary(
             kept.sort(key=lambda key, seen=seen: (-seen[key], str(key)))  # type: ignore[misc]
         _hold(words[address], kept, address)
         words[address].is_frozen = freeze
+        words[address].warn_of_kinds(address)
     return {address: len(vocabulary) for address, vocabulary in words.items()}
 
 

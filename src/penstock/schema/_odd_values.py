@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,8 +16,19 @@ if TYPE_CHECKING:
 
     from penstock.datasets import Source
 
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 LIST, OBJECT = "a list", "an object"
 NULL, PADDED = "its value is null", "its slots are padded"
+
+
+def in_short(value: object) -> str:
+    """Return a value as messages show it.
+
+    >>> in_short([1, "no"]), len(in_short("no" * 100))
+    ("[1, 'no']", 80)
+    """
+    return _SHORT.repr(value)
 
 
 class OddValue(NamedTuple):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import reprlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.schema._nodes import Overflow
-from penstock.schema._odd_values import LIST, NULL, OBJECT, PADDED, OddValue
+from penstock.schema._odd_values import LIST, NULL, OBJECT, PADDED, OddValue, in_short
 from penstock.schema._query import EACH
 
 if TYPE_CHECKING:
@@ -34,10 +33,6 @@ class Axis(NamedTuple):
 
 BATCH_AXIS, ROOT_AXIS = -2, -1
 """The axes that stand before those of arrays."""
-
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 
 
 class OverflowedError(Exception):
@@ -233,7 +228,7 @@ class RowPlacer:
 
     def _note(self, odd: _Odd, row: int, outcome: str) -> None:
         for value, expected in odd:
-            self.odd.append(OddValue(row, _SHORT.repr(value), expected, outcome))
+            self.odd.append(OddValue(row, in_short(value), expected, outcome))
 
 
 def items_of(value: Any) -> Any:
