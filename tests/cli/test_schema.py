@@ -5,10 +5,20 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import penstock
-from penstock.schema import Number, SchemaModel, load_schema
+from penstock.schema import (
+    Array,
+    Category,
+    Number,
+    SchemaModel,
+    Set,
+    fit_vocabulary,
+    load_schema,
+)
 from tests.cli.commands import document, invoke, succeed
 
 if TYPE_CHECKING:
@@ -112,6 +122,67 @@ def test_a_saved_model_is_a_schema_to_check_and_an_empty_leaf_is_named(
     SchemaModel(Number("id"), Number("nowhere"), batch_size=4).save(file)
     done = invoke("check", lines, "--schema", file)
     assert (done.exit_code, "record/nowhere" in done.stdout) == (1, True)
+
+
+def test_what_a_schema_takes_in_part_is_listed_with_record_line_address_and_value(
+    tmp_path: Path,
+) -> None:
+    path, file = tmp_path / "some.jsonl", tmp_path / "schema.json"
+    records: list[dict[str, Any]] = [{"ev": [{"v": 1}], "u": {"a": 2}}] * 3
+    records += [{"ev": "none", "u": {"a": 2}}, {"ev": [{"v": 1}], "u": [1, 2]}] * 12
+    path.write_text("\n\n".join(map(json.dumps, records)) + "\n")
+    leaves = (Array(Number("v"), name="ev"), Number("a", query="[*].u.a"))
+    for strict in (False, True):
+        SchemaModel(*leaves, batch_size=1, strict=strict).save(file)
+        found = document("check", path, "--schema", file, code=1)
+        assert (found["findings"], found["kinds"]) == (24, {"wrong structure": 24})
+        assert [one["record"] for one in found["shown"]] == list(range(3, 27))
+        assert [one["line"] for one in found["shown"]] == list(range(7, 55, 2))
+        keys = ("path", "address", "value")
+        assert [found["shown"][0][key] for key in keys] == [str(path), "record/ev/v", "'none'"]
+        assert [found["shown"][1][key] for key in keys] == [str(path), "record/a", "[1, 2]"]
+    done = invoke("check", path, "--schema", file, "--max", 1)
+    assert f"{path}:7: wrong structure: record 3: record/ev/v: 'none' stands where" in done.stdout
+    assert "24 findings (23 not shown)" in done.stdout
+
+
+def test_a_misfit_is_listed_with_its_number_row_and_value(tmp_path: Path) -> None:
+    path, file = tmp_path / "a.parquet", tmp_path / "schema.json"
+    pq.write_table(pa.table({"x": ["1", "two"]}), path)
+    SchemaModel(Number("x"), batch_size=1).save(file)
+    (one,) = document("check", path, "--schema", file, code=1)["shown"]
+    assert (one["record"], one["line"], one["value"]) == (1, None, "'two'")
+    assert one["reason"].endswith("'two' is no number. (row 1)")
+
+
+@pytest.mark.parametrize("leaf", [Category, Set])
+def test_labels_of_texts_and_numbers_are_named_with_a_record_of_each(
+    leaf: Any, tmp_path: Path
+) -> None:
+    path, file = tmp_path / "some.jsonl", tmp_path / "schema.json"
+    path.write_text('{"k": null}\n{"k": 1}\n{"k": 2}\n{"k": "1"}\n{"k": "x"}\n')
+    SchemaModel(leaf("k"), batch_size=1).save(file)
+    (one,) = document("check", path, "--schema", file, code=1)["shown"]
+    assert (one["kind"], one["record"], one["line"]) == ("mixed labels", 3, 4)
+    assert "'1' of record 3 is a text, 1 of record 1 is none" in one["reason"]
+
+
+def test_an_empty_vocabulary_is_no_fit(tmp_path: Path) -> None:
+    path, file = tmp_path / "some.jsonl", tmp_path / "schema.json"
+    model = SchemaModel(Set("s"), batch_size=1)
+    model.save(file)
+    path.write_text('{"s": []}\n')
+    done = invoke("check", path, "--schema", file)
+    assert (done.exit_code, "all records fit" in done.stdout) == (1, False)
+    assert "empty vocabulary: record/s: no record has a label" in done.stdout
+    fit_vocabulary(model, str(path))
+    model.save(file)
+    path.write_text('{"s": ["a"]}\n')
+    done = invoke("check", path, "--schema", file)
+    assert done.exit_code == 1
+    assert "empty vocabulary: record/s: it is frozen" in done.stdout
+    path.write_text("")
+    assert "all records fit" not in invoke("check", path, "--schema", file).stdout
 
 
 @pytest.mark.parametrize("text", ["no json", "[]", '{"fields": [{"kind": "numbr"}]}', "{}"])

@@ -166,11 +166,12 @@ def test_observations_are_preprocessed_sampled_and_shuffled() -> None:
     assert values(module(Whole(), **options), "predict") == PLAIN
 
 
-def test_a_bad_record_is_skipped_if_that_was_asked_for() -> None:
+def test_a_bad_record_is_masked_if_that_was_asked_for() -> None:
     records = [{"x": 1}, {"x": "many"}, {"x": 3}]
-    with pytest.raises(ValueError, match="many"):
-        values(module(Whole(*records)))
-    engine = EngineOptions(on_error="skip")
+    for on_error in (None, "skip"):
+        with pytest.raises(ValueError, match=r"many.*bad_values='mask'"):
+            values(module(Whole(*records), engine=EngineOptions(on_error=on_error)))
+    engine = EngineOptions(bad_values="mask")
     (batch,) = batches(module(Whole(*records), engine=engine))
     assert batch.valid is not None
     assert batch.valid.tolist() == [True, False, True]

@@ -336,7 +336,7 @@ def test_a_bad_value_raises_and_is_named_or_is_masked() -> None:
     frame = pl.DataFrame({"x": ["1", "2", "three", "4", "5"]})
     with pytest.raises(PenstockError, match=r"record/x.*three"):
         list(batches(module(frame)))
-    data = module(frame, engine=EngineOptions(seed=1, on_error="skip"))
+    data = module(frame, engine=EngineOptions(seed=1, bad_values="mask"))
     found = list(batches(data))
     assert [len(batch) for batch in found] == [4, 1]
     assert counted(found) == [0, 1, 3, 4]

@@ -288,3 +288,84 @@ def test_a_damaged_part_of_a_file_is_masked_and_logged_once(
         list(DataLoader(path, {"n": "int64"}, **about, on_error="mask"))
     with pytest.raises(CorruptFileError, match="row group 1 cannot be read"):
         list(DataLoader(path, {"n": "int64"}, **about))
+
+
+GOOD = {
+    "i": 5,
+    "x": 1.5,
+    "s": "t",
+    "c": "",
+    "l": [1, 2],
+    "v": [1, 2],
+    "u": [3],
+    "j": [4],
+    "b": True,
+}
+BLANK_TYPES = {
+    "i": "int64",
+    "x": "float32",
+    "s": "string",
+    "t": "text",
+    "c": "category",
+    "l": "list<int64>",
+    "v": "float32[2]",
+    "u": "int64[:3]",
+    "j": "json",
+    "b": "bool",
+    "maybe": "int64?",
+    "other": "int64 = -1",
+}
+
+
+class TestStandIns:
+    """Rows in place of bad records: blank, and never a copy of another record."""
+
+    @pytest.fixture
+    def three(self, tmp_path: Path) -> Path:
+        """Two good records, and a bad one between them."""
+        good = {**GOOD, "t": "u", "maybe": 7, "other": 9}
+        path = tmp_path / "three.jsonl"
+        path.write_text(
+            "".join(json.dumps(one) + "\n" for one in (good, {**good, "i": "no"}, good))
+        )
+        return path
+
+    @DECODED_OR_GATHERED
+    @pytest.mark.parametrize("batch_size", [1, 3])
+    def test_field_types_have_no_values(self, three: Path, way: Any, batch_size: int) -> None:
+        loader = DataLoader(
+            three, BLANK_TYPES, batch_size=batch_size, on_error="mask", materialize=way
+        )
+        batch = [*loader][1 if batch_size == 1 else 0]
+        row = batch.ids.tolist().index(1)
+        assert batch.valid.tolist() == [number != 1 for number in batch.ids.tolist()]
+        assert [batch[name][row].tolist() for name in "ixvb"] == [0, 0, [0, 0], False]
+        assert (batch["s"][row], batch["t"][row], batch["j"][row]) == ("", "", None)
+        assert batch["c"].codes[row] == -1, "'' is a value of the vocabulary"
+        assert batch["l"][row].tolist() == []
+        assert batch["u"].mask[row].tolist() == [False] * 3
+        assert batch["maybe"].mask[row].tolist() is False
+        assert batch["other"][row].tolist() == -1
+
+    def test_columns_of_arrow_are_blank(self, three: Path) -> None:
+        types = {name: pa.string() if name == "s" else pa.int64() for name in "is"}
+        (batch,) = DataLoader(three, types, batch_size=3, on_error="mask", output="arrow")
+        assert batch.to_pylist()[1] == {"i": 0, "s": ""}
+
+    def test_tokens_are_padding_without_labels(self, tmp_path: Path) -> None:
+        path = tmp_path / "tokens.jsonl"
+        path.write_text('{"tokens": [5, 6, 7]}\n{"tokens": [5, null, 7]}\n')
+        (batch,) = DataLoader(path, penstock.Tokens(2), batch_size=2, on_error="mask")
+        assert batch["input_ids"].tolist() == [[5, 6], [0, 0]]
+        assert batch["labels"].tolist() == [[6, 7], [-100, -100]]
+
+    def test_records_for_collate_have_the_shape_of_others_and_nothing_in_it(
+        self, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "some.jsonl"
+        path.write_text('{"a": [1, 2], "b": {"c": "x", "d": true}, "n": null, "f": 1.5}\n{"a\n')
+        seen: list[Any] = []
+        loader = DataLoader(path, collate=seen.extend, batch_size=2, on_error="mask")
+        with pytest.raises(penstock.errors.OptionError):  # None has no place for `valid`.
+            list(loader)
+        assert seen[1] == {"a": [0, 0], "b": {"c": "", "d": False}, "n": None, "f": 0.0}

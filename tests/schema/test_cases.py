@@ -239,7 +239,8 @@ def test_c4_c5_labels_have_the_numbers_of_their_first_sight() -> None:
 
 def test_c6_to_c8_labels() -> None:
     values = [{"k": one} for one in (1, 1.0, True, "1")]
-    batch = both(values, Category("k", p_unavailable=0))
+    with pytest.warns(UserWarning, match=r"record/k: .* '1', which is a text, and 1"):
+        batch = both(values, Category("k", p_unavailable=0))
     assert batch["record/k"].content.tolist() == [[0], [0], [1], [2]]
     schema = Schema(Category("k", max_vocab_size=3, p_unavailable=1.0))
     ab = [{"k": "a"}, {"k": "b"}]

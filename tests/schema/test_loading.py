@@ -300,7 +300,7 @@ def test_a_batch_of_bad_records_alone_has_no_values(
             batches = [*penstock.DataLoader(source, own, batch_size=size, on_error="mask")]
             assert [batch.valid.tolist() for batch in batches] == [[False] * size] * (2 // size)
             for batch in batches:
-                assert (batch[f"record/{leaf.name}"].state == 1).all()
+                assert (batch[f"record/{leaf.name}"].state == 3).all()
     (first, second) = penstock.DataLoader(
         NO_VALUES, Schema(Number("x")), batch_size=2, on_error="mask"
     )

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from penstock.batch._batch import Batch as Batch
     from penstock.batch._batch import user_batch
     from penstock.batch._encoder import LOOSE as LOOSE
+    from penstock.batch._encoder import STAND_INS as STAND_INS
     from penstock.batch._encoder import BatchPosition as BatchPosition
     from penstock.batch._encoder import Encoder as Encoder
     from penstock.batch._encoder import SimpleEncoder as SimpleEncoder
@@ -25,7 +26,7 @@ __all__, __getattr__, __dir__ = facade(
     __name__,
     {
         "_batch": "Batch",
-        "_encoder": "BatchPosition Encoder LOOSE SimpleEncoder",
+        "_encoder": "BatchPosition Encoder LOOSE STAND_INS SimpleEncoder",
         "_field_encoder": "FieldEncoder",
         "_parts": "Categories Jagged Masked Padded",
         "_tokens": "Tokens",

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 LOOSE = b"penstock.loose"
 """Key of the metadata of columns that were read by `loose_fields`."""
+STAND_INS = b"penstock.stand-ins"
+"""Key of the metadata of such columns: which rows stand for records that cannot be used, and are
+null; bool[B]."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +108,10 @@ class Encoder(Protocol):
       slices of rows and `filled(rows)`, as `penstock.batch.TokenRows` has them.
     - `loose_fields`: columns, by name and type, to read in place of `fields` for a batch with
       records that do not fit them. Their metadata has the key `penstock.batch.LOOSE`. Fields of
-      such an encoder may be missing in all records.
+      such an encoder may be missing in all records. Rows in place of bad records are null in all
+      columns, and the key `penstock.batch.STAND_INS` says which they are.
+    - `null_fields`: the columns that are null in a row in place of a bad record; in others such a
+      row has 0, an empty text or an empty list.
     - `record_column`: the name of one more column, with the records themselves, each pickled.
     - `part(arrays, start, stop)`: returns some rows of the output of `arrays`. With it, many small
       batches are made together and cut last, which is faster.
@@ -120,6 +126,7 @@ class Encoder(Protocol):
     - `merged(states)`: makes one state of those of several ranks, each of which learnt from its own
       batches. Without it a state holds that of each rank, and continues on as many ranks.
     - `describe()`: one sentence for `DataLoader.explain()`.
+    - `tally()`: numbers of its own for `DataLoader.stats()`, by name.
     """
 
     @property

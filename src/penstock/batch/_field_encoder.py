@@ -118,6 +118,13 @@ class FieldEncoder:
             if isinstance(type_, CategoryType) and name not in self.vocabularies
         ]
 
+    @property
+    def null_fields(self) -> set[str]:
+        """The fields that have a place for no value, in which a bad record has none."""
+        types = self._types.items()
+        categories = {name for name, type_ in types if isinstance(type_, CategoryType)}
+        return self.may_be_missing | categories
+
     def with_vocabularies(
         self, vocabularies: Mapping[str, pa.Array | Sequence[Any]]
     ) -> FieldEncoder:

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from penstock.datasets._open import open, open_found  # noqa: A004 (as users know it)
     from penstock.datasets._profile_source import keep_profile, known_profile, profile_of
     from penstock.datasets._projection import typed_schema
+    from penstock.datasets._record_place import RecordPlace, RecordPlaces, record_place
     from penstock.datasets._remembered import changed_files, remember_files
     from penstock.datasets._source import Location as Location
     from penstock.datasets._source import Source as Source
+    from penstock.datasets._stream import OWN_BITS, TorchWorker, as_stream, own_numbers, stream
     from penstock.datasets._stream import Stream as Stream
-    from penstock.datasets._stream import TorchWorker, as_stream, stream
     from penstock.datasets._subsampled import SubsampledDataset as SubsampledDataset
     from penstock.datasets._table_source import plain_table
     from penstock.datasets._values import values_of
@@ -101,7 +102,8 @@ __all__, __getattr__, __dir__ = facade(
         "_inexact": "refuse_numbers",
         "_projection": "typed_schema",
         "_remembered": "changed_files remember_files",
-        "_stream": "TorchWorker as_stream stream",
+        "_record_place": "RecordPlace RecordPlaces record_place",
+        "_stream": "OWN_BITS TorchWorker as_stream own_numbers stream",
         "_table_source": "plain_table",
         "_values": "values_of",
         "_views": "Chosen bare_origins fingerprint_of origins_of",

@@ -145,6 +145,8 @@ class _Numbered(Source):
 
     schema_is_complete = False
     ids: NDArray[np.int64]
+    home: Source | None = None
+    """The source whose records these were made of, where they have its numbers in their ids."""
     _units: Callable[[], Places]
 
     def _number(self, which: Any) -> int:

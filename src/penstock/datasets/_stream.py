@@ -25,7 +25,18 @@ if TYPE_CHECKING:
 
     from penstock.datasets._source import Source
 
+OWN_BITS = 40
+"""Bits of a record's id in which it has the number of the source that a stream goes over."""
 _LONGEST = 80
+
+
+def own_numbers(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the numbers that records have in the source of their stream, given their ids.
+
+    >>> own_numbers(np.array([3, (1 << 62) + (1 << OWN_BITS) + 4])).tolist()
+    [3, 4]
+    """
+    return ids & ((1 << OWN_BITS) - 1)
 
 
 def stream(

@@ -55,8 +55,8 @@ class SplitFacts:
     extras: PositionExtras | None = None
     rows_of: Callable[[Any], tuple[list[Any], list[int]]] | None = None
     """Returns the file of each record, or None, and its row there, by the ids of batches."""
-    remedy: str = ""
-    """What to do about a bad record, in place of the loader's own words."""
+    remedy: Callable[[Exception], str] | None = None
+    """Returns what to do about a bad record, in place of the loader's own words."""
     resume_remedy: str = ""
     """What to do where a position cannot be continued, likewise."""
     unread: Callable[[], int] | None = None
@@ -177,8 +177,8 @@ class SplitBatches:
         try:
             yield from self.loader
         except OF_A_RECORD as why:
-            if self.facts.remedy:
-                why.advise(self.facts.remedy)
+            if self.facts.remedy is not None:
+                why.advise(self.facts.remedy(why))
             raise
         seen, unread = self.loader.stats(), self.facts.unread
         if not seen["records"] and (tried := int(seen["bad_records"]) or (unread and unread())):

@@ -68,6 +68,9 @@ class EngineOptions:
     """What happens at records that cannot be read: "skip" logs each, and keeps a row with `valid`
     False in its place; a preprocessor does not see it. A file that cannot be opened is left out,
     with a warning. By default "raise" for ndjson and "skip" for other files, as in json2vec."""
+    bad_values: Literal["raise", "mask"] = "raise"
+    """What happens at a value that does not fit its leaf: "mask" logs the record, and keeps its row
+    with `valid` False and all slots hidden; nothing of it is to be predicted."""
     allow_empty: bool = False
     """Whether a split pattern may match no file, or files without a record."""
     path: Literal["auto", "columnar", "rows"] = "auto"
@@ -104,6 +107,7 @@ class EngineOptions:
             ("equalize", ("wrap", "drop", "none")),
             ("epoch", ("finite", "infinite")),
             ("on_error", ("raise", "skip", None)),
+            ("bad_values", ("raise", "mask")),
             ("path", ("auto", "columnar", "rows")),
             ("null_semantics", ("slots", "jmespath")),
             ("multiprocessing_context", ("fork", "forkserver", "spawn", None)),

@@ -7,7 +7,12 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.errors import OptionError
+from penstock.errors import (
+    CorruptFileError,
+    MalformedLineError,
+    OptionError,
+    SchemaMismatchError,
+)
 from penstock.lightning._batch_module import BatchModule
 from penstock.lightning._batches import SplitBatches, SplitFacts
 from penstock.lightning._model_reference import ModelReference
@@ -160,7 +165,7 @@ class SchemaModule(BatchModule):
             are_alike=options == options.in_order(),
             extras=made.extras,
             rows_of=made.rows_of,
-            remedy="" if self._skips_bad else _REMEDY,
+            remedy=_remedy,
             resume_remedy=_RESUME_REMEDY,
             unread=stream.unread if isinstance(stream, SharedRecords) else None,
         )
@@ -215,8 +220,10 @@ class SchemaModule(BatchModule):
         return self._seed
 
     def _on_error(self) -> dict[str, Any]:
-        """Return what the loader does about records that cannot be read."""
-        return {"on_error": "mask", "max_bad": 2**62} if self._skips_bad else {}
+        """Return what the loader does about records that cannot be read, or do not fit."""
+        unread = (MalformedLineError, CorruptFileError) if self._skips_bad else ()
+        misfits = (SchemaMismatchError,) if self.engine.bad_values == "mask" else ()
+        return {"on_error": (*unread, *misfits), "max_bad": 2**62}
 
     @property
     def _skips_bad(self) -> bool:
@@ -266,11 +273,20 @@ class SchemaModule(BatchModule):
         return SplitRecords(stream, partial(plan.kept, **kept), FileRows(parts))
 
 
-_REMEDY = "To skip such records: engine=EngineOptions(on_error='skip')."
 _RESUME_REMEDY = (
     "Bring back the data, the seed, num_workers= and the options of the split that the run began "
     "with, or start a new run."
 )
+
+
+def _remedy(why: Exception) -> str:
+    """Return what lets a run go on that met a bad record."""
+    if isinstance(why, SchemaMismatchError):
+        return (
+            "To keep the rows of such records, with valid=False: "
+            "engine=EngineOptions(bad_values='mask')."
+        )
+    return "To skip such records: engine=EngineOptions(on_error='skip')."
 
 
 def _equal(counts: Sequence[int], rank: int, equalize: str) -> int:

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from penstock._words import warn_once
-from penstock.datasets import Stream, fingerprint_of, origins_of
+from penstock.datasets import Stream, fingerprint_of, origins_of, own_numbers
 from penstock.decode import JSON_NAMES, OF_A_RECORD, read_around_bad
 from penstock.errors import CorruptFileError, MalformedLineError
 from penstock.lightning._units import hashed_owner
-from penstock.loading import own_numbers
 from penstock.order import mixed
 from penstock.storage import is_remote
 

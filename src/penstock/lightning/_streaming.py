@@ -48,6 +48,11 @@ _log = logging.getLogger("penstock.lightning")
 
 _FORMATS = {Suffix.ndjson: "jsonl", Suffix.feather: "arrow", Suffix.json: None}
 """The formats of `penstock.open`, where they have other names; those of `.json` show in files."""
+_NULLS = (
+    *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
+    *("N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"),
+)
+"""The texts that Arrow takes for null by default, besides the empty one."""
 _SCHEMES = ("", "file", "s3")
 _UNREADABLE = (
     CorruptFileError,
@@ -275,13 +280,17 @@ class StreamingDataModule(SchemaModule):
         return reduce(operator.add, map(self._open, groups.values()))
 
     def _open(self, files: list[str]) -> Source:
-        # An empty field of a text column is a text, as in json2vec.
-        usual = {"empty_text": True} if self._suffix is Suffix.csv else {}
+        given = self.engine.format_options or {}
+        # As in json2vec, no field of a text column is null, and words for nothing are no misfits
+        # in columns of numbers.
+        usual: dict[str, Any] = {"empty_text": True} if self._suffix is Suffix.csv else {}
+        if usual and "null_values" not in given:
+            usual["number_nulls"] = list(_NULLS)
         source: Source = penstock.open(
             files,
             format=_FORMATS.get(self._suffix, str(self._suffix)),
             storage_options=self.engine.storage_options,
-            format_options={**usual, **(self.engine.format_options or {})},
+            format_options={**usual, **given},
         )
         return source
 

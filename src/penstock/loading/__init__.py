@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         Task,
         step_records,
     )
-    from penstock.loading.streams._rows import own_numbers
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
@@ -52,6 +51,5 @@ __all__, __getattr__, __dir__ = facade(
         "_order_choice": "OrderChoice chosen_order",
         "_run": "learnt_in resumed",
         "_steps": "EpochSteps PlannedSteps Sharing StepRecords Steps Task step_records",
-        "streams._rows": "own_numbers",
     },
 )

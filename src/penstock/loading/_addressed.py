@@ -159,7 +159,7 @@ class Addressed:
     # How records are read.
 
     def prepare(self, point: Cursor) -> None:
-        masked = self._options.max_bad if self._options.on_error == "mask" else 0
+        masked = self._options.max_bad if self._options.masked else 0
         most_bad = masked + sum(stop - start for start, stop in self._skip)
         self._columns = self._chosen(point).built(most_bad)
         table = self._choice.table(point, self._source)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from penstock.datasets import Source
-    from penstock.loading._fetch import OnError
+    from penstock.loading._fetch import Masked
     from penstock.loading._options import Skipped
     from penstock.loading._peers import Peers
     from penstock.loading._recipes import Recipe
@@ -36,7 +36,7 @@ class FeedOptions:
     """The mixture of which the source, one with `names`, has the records."""
     skip: Skipped = None
     materialize: Literal["auto"] | bool = "auto"
-    on_error: OnError = "raise"
+    masked: Masked = ()
     max_bad: int = 100
     on_changed: Literal["raise", "continue"] = "raise"
     patience: float = 600

@@ -6,12 +6,19 @@ import logging
 import time
 from dataclasses import replace
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
 from penstock._words import warn_once
-from penstock.datasets import known_bad, knows_bad, may_be_missing, missing_fields, parsed
+from penstock.datasets import (
+    known_bad,
+    knows_bad,
+    may_be_missing,
+    missing_fields,
+    parsed,
+    record_place,
+)
 from penstock.decode import OF_A_RECORD, bad_rows
 from penstock.errors import CorruptFileError, OptionError
 from penstock.loading._feed import Opened
@@ -30,7 +37,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("penstock.loading")
 
-OnError: TypeAlias = Literal["raise", "mask"]
+Masked: TypeAlias = tuple[type[Exception], ...]
+"""Errors of records that keep their row, with `valid` False; all others are raised."""
 
 _SHOWN = 5
 _LOOKED_AT, _EACH_OF = 32, 8
@@ -43,6 +51,13 @@ class Bad(NamedTuple):
     row: int
     id: int
     why: str
+
+
+class BadRow(NamedTuple):
+    """A row of a task that is bad, and its error."""
+
+    row: int
+    error: PenstockError
 
 
 class ReadRows(NamedTuple):
@@ -69,10 +84,10 @@ class Fetched(NamedTuple):
 class Fetch:
     """Reads and makes batches; small, picklable, used by any number of threads."""
 
-    def __init__(self, reader: Reader, recipe: Recipe, on_error: OnError) -> None:
+    def __init__(self, reader: Reader, recipe: Recipe, masked: Masked) -> None:
         self.reader = reader
         self.recipe = recipe
-        self._on_error = on_error
+        self._masked = masked
         # An encoder with `loose_fields` takes a missing field for null, and warns by itself.
         is_loose = getattr(recipe, "loose", None) is not None
         self._has_looked = is_loose or (reader.is_numbered and not reader.is_remote)
@@ -102,20 +117,13 @@ class Fetch:
         bad: list[Bad] = []
         if not len(task.where.ids):
             return ReadRows(None, bad, time.perf_counter() - began, opened)
+        if self._masked and self._known_bad(source, task.where.ids).any():
+            # To read them all would only say that some of them are bad.
+            bad = self._rows_to_mask(opened)
         try:
-            if self._on_error == "mask" and self._known_bad(source, task.where.ids).any():
-                # To read them all would only say that some of them are bad.
-                bad = self._bad_rows(opened)
             read = self._read(opened, bad)
-        except OF_A_RECORD as why:
-            if self._on_error == "raise":
-                raise self._explained(why, opened) from None
-            bad = self._bad_rows(opened)
-            read = self._read(opened, bad)
-        except Exception as why:  # noqa: BLE001 (raised again)
-            if self._on_error == "raise" or not isinstance(why, CorruptFileError):
-                _raise_named(why, named_batch(task, source))
-            bad = self._bad_rows(opened)
+        except Exception as why:  # noqa: BLE001 (raised again, or of a record)
+            bad = self._rows_to_mask(opened, why)
             read = self._read(opened, bad)
         self._look_once(read, source)
         return ReadRows(read, bad, time.perf_counter() - began, opened)
@@ -180,9 +188,7 @@ class Fetch:
             # A user's own callable decides for itself which records are bad.
             if not isinstance(why, OF_A_RECORD) or not self.recipe.is_pure:
                 _raise_named(why, named_batch(opened.task, opened.source))
-            if self._on_error == "raise":
-                raise self._explained(why, opened) from None
-            bad = self._bad_rows(opened)
+            bad = self._rows_to_mask(opened, why)
             made = self.recipe.make(self._read(opened, bad), where)
         return Fetched(made, bad, gathering, time.perf_counter() - began)
 
@@ -222,10 +228,23 @@ class Fetch:
             return np.zeros(len(ids), np.bool_)
         return known_bad(source, ids, schema)
 
-    def _bad_rows(self, opened: Opened) -> list[Bad]:
-        return [bad for bad, _ in self._found_bad(opened)]
+    def _rows_to_mask(self, opened: Opened, why: Exception | None = None) -> list[Bad]:
+        """Return the bad rows of a task, one of which failed; raise where they are not masked."""
+        if why is not None and not isinstance(why, (*OF_A_RECORD, *self._masked)):
+            _raise_named(why, named_batch(opened.task, opened.source))
+        if isinstance(why, OF_A_RECORD) and not self._masked:
+            raise self._explained(why, opened) from None
+        bad = self._bad_rows(opened)
+        for row in bad:
+            if not isinstance(row.error, self._masked):
+                raise self._explained(row.error, opened) from None
+        ids = opened.task.where.ids
+        return [
+            Bad(row, int(ids[row]), _placed(opened.source, int(ids[row]), error))
+            for row, error in bad
+        ]
 
-    def _found_bad(self, opened: Opened) -> list[tuple[Bad, PenstockError]]:
+    def _bad_rows(self, opened: Opened) -> list[BadRow]:
         """Find the rows that cannot be read, or not made into what was asked for."""
         source, task = opened
         ids = task.where.ids
@@ -233,7 +252,7 @@ class Fetch:
         known = self._known_bad(source, ids[rows])
         good = rows[~known]
 
-        found: list[tuple[int, PenstockError]] = []
+        found: list[BadRow] = []
         for own in _by_file(source, ids, good):
 
             def attempt(start: int, stop: int, own: NDArray[np.int64] = own) -> None:
@@ -243,15 +262,14 @@ class Fetch:
                 bad = list(bad_rows(len(own), attempt, OF_A_RECORD))
             except CorruptFileError as why:  # Of all that is read together.
                 bad = [(at, why) for at in range(len(own))]
-            found += [(int(own[at]), error) for at, error in bad]
+            found += [BadRow(int(own[at]), error) for at, error in bad]
         # Rows that columns know to be bad are read one by one, for their errors.
         for row in rows[known].tolist():
             try:
                 self._try(source, task.where, np.array([row]))
             except OF_A_RECORD as why:
-                found.append((row, why))
-        found.sort(key=itemgetter(0))
-        return [(Bad(row, int(ids[row]), _placed(source, int(ids[row]), e)), e) for row, e in found]
+                found.append(BadRow(row, why))
+        return sorted(found, key=itemgetter(0))
 
     def _try(self, source: Source, where: BatchPosition, rows: NDArray[np.int64]) -> None:
         bins = None if where.bins is None else np.searchsorted(rows, where.bins)
@@ -267,15 +285,18 @@ class Fetch:
         names: Iterable[str] = getattr(asked, "names", asked)
         missing = missing_fields(source, {getattr(why, "field", "")}.intersection(names))
         # A field that no record has makes every record bad, and none of them is to blame.
-        found = [] if missing else self._found_bad(opened)
+        found = [] if missing else self._bad_rows(opened)
+        found = [bad for bad in found if not isinstance(bad.error, self._masked)]
         if missing:
             why.fact = f"{str(why).rstrip('.')}."
             why.advise(f"But {missing[0].text}")
         elif found:
             # The first of them is named, whichever the source came upon first.
-            first, why = found[0]
-            vars(why).update(record=first.id, fact=f"{first.why.rstrip('.')}.")
-            numbers = sorted({one.id for one, _ in found})
+            row, why = found[0]
+            first = int(task.where.ids[row])
+            fact = _placed(source, first, why, with_line=True)
+            vars(why).update(record=first, fact=f"{fact.rstrip('.')}.")
+            numbers = sorted({int(task.where.ids[bad.row]) for bad in found})
             them = "it" if len(numbers) == 1 else f"the {len(numbers)} bad records of this batch"
             way = f"DataLoader(…, skip=[{listed(numbers)}])"
             if not self.reader.is_numbered:
@@ -308,14 +329,17 @@ def _raise_named(why: Exception, note: str) -> NoReturn:
     raise why
 
 
-def _placed(source: Source, number: int, error: Exception) -> str:
-    """Return the fault of a record with its number here and its place, if not there already."""
+def _placed(source: Source, number: int, error: Exception, *, with_line: bool = False) -> str:
+    """Return the fault of a record with its number here and its place, if not there already.
+
+    `with_line` counts the lines before it.
+    """
     why, place = str(error), ""
     if isinstance(error, CorruptFileError):
         return why  # It is not of this record alone.
-    if source.files:
-        file, offset, _ = source.location(number)
-        place = "" if file in why else f" ({file} at {offset:,})"
+    where = record_place(source, number, with_line=with_line)
+    if where is not None and where.path not in why:
+        place = f" ({where})"
     if not place and f"record {number:,}" in why:
         return why
     return f"{why.rstrip('.')}. It is record {number:,} of this source{place}."

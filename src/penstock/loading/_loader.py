@@ -13,12 +13,13 @@ from penstock.loading._decisions import Decisions, decided
 from penstock.loading._delivery import Delivery, moved
 from penstock.loading._encoder_choice import recipe_for
 from penstock.loading._feed import FeedOptions, Point, Reads
-from penstock.loading._fetch import Fetch, OnError
+from penstock.loading._fetch import Fetch
 from penstock.loading._kept_plans import bound_plan
 from penstock.loading._mixing import opened, source_of
 from penstock.loading._options import (
     check_batch,
     check_choice,
+    masked_errors,
     refuse_unknown,
     seconds,
     whole_or_none,
@@ -151,7 +152,7 @@ class DataLoader:
         balance: str | None = None,
         num_workers: int | Literal["auto"] = "auto",
         materialize: Literal["auto"] | bool = "auto",
-        on_error: OnError = "raise",
+        on_error: Literal["raise", "mask"] = "raise",
         max_bad: int = 100,
         skip: Skipped = None,
         rank: int | None = None,
@@ -167,7 +168,6 @@ class DataLoader:
         **unknown: object,
     ) -> None:
         refuse_unknown(unknown, type(self))
-        check_choice("on_error", on_error, ("raise", "mask"))
         check_choice("on_changed", on_changed, ("raise", "continue"))
         check_choice("materialize", materialize, ("auto", True, False))
         check_choice("persistent_workers", persistent_workers, (True, False))
@@ -198,7 +198,7 @@ class DataLoader:
             mixture=mixture,
             skip=skip,
             materialize=materialize,
-            on_error=on_error,
+            masked=masked_errors(on_error),
             max_bad=whole_number("max_bad", max_bad, 0),
             on_changed=on_changed,
             patience=seconds("stall_timeout", stall_timeout),
@@ -319,7 +319,7 @@ class DataLoader:
         tally = self._stats.begin_pass()
         try:
             reader, is_mixed = feed.reader(start.cursor)
-            fetch = Fetch(reader, self._recipe, self._options.on_error)
+            fetch = Fetch(reader, self._recipe, self._options.masked)
             about = (ranks, self._options, self._pin_memory)
             delivery = Delivery(fetch, tally, self._stats.bad_records, *about)
             sharing = self._sharing(ranks)
@@ -361,7 +361,7 @@ class DataLoader:
 
     def stats(self) -> dict[str, float]:
         """Return where the time went and what was read, over all batches handed out."""
-        return self._stats.numbers()
+        return {**self._stats.numbers(), **self._recipe.tally()}
 
     def explain(self, step: int | None = None, rank: int | None = None) -> Decisions | StepRecords:
         """Return what was decided and why; or with a step the records of that step's batch.

@@ -9,12 +9,14 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from penstock.errors import OptionError
+from penstock.decode import OF_A_RECORD
+from penstock.errors import CorruptFileError, OptionError
 from penstock.order import Plan, Skips, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from penstock.loading._fetch import Masked
     from penstock.order._skips import Skip
 
     Skipped: TypeAlias = Skip | str | os.PathLike[str] | None
@@ -61,6 +63,14 @@ def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
     # 1 == True, but it is not one of the choices.
     if (type(value), value) not in zip(map(type, choices), choices, strict=True):
         raise OptionError(f"{name}={value!r}: expected {' or '.join(map(repr, choices))}.")
+
+
+def masked_errors(on_error: object) -> Masked:
+    """Return the errors that leave a row with `valid` False; data modules name them themselves."""
+    if isinstance(on_error, tuple):
+        return on_error
+    check_choice("on_error", on_error, ("raise", "mask"))
+    return (*OF_A_RECORD, CorruptFileError) if on_error == "mask" else ()
 
 
 def refuse_unknown(unknown: Iterable[str], known_by: type) -> None:

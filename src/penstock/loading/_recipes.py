@@ -14,12 +14,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.batch import Batch, SimpleEncoder, read_columns, tensor, torch_library, user_batch
+from penstock.batch import (
+    STAND_INS,
+    Batch,
+    SimpleEncoder,
+    read_columns,
+    tensor,
+    torch_library,
+    user_batch,
+)
 from penstock.datasets import RecordsAt, RowsAt, typed_schema
 from penstock.errors import BadRecordsError, CorruptIndexError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     import torch
     from numpy.typing import NDArray
@@ -90,6 +98,10 @@ class Recipe:
     """Whether rows of tokens are read, rather than records or columns."""
     learner: Any = None
     """The encoder, if it keeps a state that batches change; else None."""
+
+    def tally(self) -> Mapping[str, float]:
+        """Return the numbers that an encoder adds to `stats()`."""
+        return {}
 
     def configure(self, ranks: Ranks) -> None:
         """Say to an encoder that learns which rank this is."""
@@ -214,10 +226,15 @@ class _Columnar(Recipe):
     def read(self, source: Source, ids: Ids) -> pa.RecordBatch:
         return source.arrow(ids) if self.fields is None else source.read(ids, self.fields)
 
+    null_fields: Collection[str] = ()
+    """The fields that are null in a stand-in."""
+
     def filled(self, read: Any, rows: Ids, source: Source) -> Any:  # noqa: ANN401
         if self.fields is None and isinstance(source, RecordsAt | RowsAt) and not len(read):
             read = source.arrow(source.ids)[:0]  # The columns of the last records.
-        return read.filled(rows) if hasattr(read, "filled") else filled_rows(read, rows)
+        if hasattr(read, "filled"):
+            return read.filled(rows)
+        return filled_rows(read, rows, self.null_fields)
 
 
 class ArrowRecipe(_Columnar):
@@ -243,6 +260,7 @@ class EncoderRecipe(_Columnar):
         super().__init__(typed_schema(encoder.fields) if self._reads is None else None)
         self.encoder = encoder
         self.loose = typed_schema(getattr(encoder, "loose_fields", None))
+        self.null_fields = getattr(encoder, "null_fields", ())
         self._record_column: str | None = getattr(encoder, "record_column", None)
         self.is_cut_last = hasattr(encoder, "part")
         self.has_even_rows = getattr(encoder, "has_even_rows", False)
@@ -255,17 +273,22 @@ class EncoderRecipe(_Columnar):
             return str(self.encoder.describe())
         return f"what {type(self.encoder).__qualname__} makes of its fields"
 
+    def tally(self) -> Mapping[str, float]:
+        tally: Callable[[], Mapping[str, float]] = getattr(self.encoder, "tally", dict)
+        return tally()
+
     def read(self, source: Source, ids: Ids) -> Any:  # noqa: ANN401
         if self._reads is not None:
             return self._reads(source, ids)
         return read_columns(source, ids, self.fields, self.loose, self._record_column)
 
     def filled(self, read: Any, rows: Ids, source: Source) -> Any:  # noqa: ANN401
-        if self.loose is None or len(read):
+        if self.loose is None:
             return super().filled(read, rows, source)
-        # Its fields may be missing in all records, and not every value of a type fits them.
-        missing = [pa.nulls(len(rows), kind) for kind in read.schema.types]
-        return pa.RecordBatch.from_arrays(missing, schema=read.schema)
+        # What is made of a record that is not there is known to such an encoder alone.
+        columns = read.take(pa.array(rows, mask=rows < 0))
+        known = {**(read.schema.metadata or {}), STAND_INS: (rows < 0).tobytes()}
+        return columns.replace_schema_metadata(known)
 
     def make(self, read: Any, where: BatchPosition) -> Any:  # noqa: ANN401
         try:
@@ -338,29 +361,33 @@ class CollateRecipe(Recipe):
                 remedy="Give a larger batch_size, or skip=… for these records; of a stream, more "
                 "units than ranks.",
             )
-        return [read[max(row, 0)] for row in rows.tolist()]
+        return [_blank_like(read[0]) if row < 0 else read[row] for row in rows.tolist()]
 
     def make(self, read: list[Any], where: BatchPosition) -> Any:  # noqa: ANN401
         return self.call(read)
 
 
-def filled_rows(columns: pa.RecordBatch, rows: NDArray[np.int64]) -> pa.RecordBatch:
+def filled_rows(
+    columns: pa.RecordBatch, rows: NDArray[np.int64], null_fields: Collection[str] = ()
+) -> pa.RecordBatch:
     """Return a batch with a row for each of `rows`: that of `columns`, or for -1 a stand-in.
 
-    A stand-in repeats the first row, which is known to be good; without one it holds zeros.
+    A stand-in is blank: null in `null_fields` and in types without a blank value, else 0 or empty.
     """
-    if not columns.num_rows:
-        kinds = columns.schema.types
-        arrays = [pa.array([_blank(kind)] * len(rows), kind) for kind in kinds]
-        return pa.RecordBatch.from_arrays(arrays, schema=columns.schema)
-    return columns.take(pa.array(np.maximum(rows, 0)))
+    at = pa.array(np.where(rows < 0, len(columns), rows))
+    arrays = []
+    for field, column in zip(columns.schema, columns.columns, strict=True):
+        value = None if field.name in null_fields else _blank(field.type)
+        blank = pa.array([value], field.type)
+        arrays.append(pa.concat_arrays([column, blank]).take(at))
+    return pa.RecordBatch.from_arrays(arrays, schema=columns.schema)
 
 
 def _blank(kind: pa.DataType) -> Any:  # noqa: ANN401 (one value of an Arrow type)
-    if is_.is_dictionary(kind):
-        return _blank(kind.value_type)
     if is_.is_boolean(kind):
         return False
+    if is_.is_interval(kind):
+        return None
     if is_.is_integer(kind) or is_.is_floating(kind) or is_.is_temporal(kind):
         return 0
     if is_.is_fixed_size_list(kind):
@@ -372,3 +399,16 @@ def _blank(kind: pa.DataType) -> Any:  # noqa: ANN401 (one value of an Arrow typ
     is_text = is_.is_string(kind) or is_.is_large_string(kind)
     is_bytes = is_.is_binary(kind) or is_.is_large_binary(kind)
     return "" if is_text else b"" if is_bytes else None
+
+
+def _blank_like(value: Any) -> Any:  # noqa: ANN401 (a value of a record)
+    """Return a value of the same shape in which all is 0, empty, or None."""
+    if isinstance(value, Mapping):
+        return {name: _blank_like(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return getattr(value, "_make", type(value))(map(_blank_like, value))  # Of a named tuple.
+    if isinstance(value, np.ndarray):
+        return np.zeros_like(value)
+    if hasattr(value, "new_zeros"):  # A tensor.
+        return value.new_zeros(value.shape)
+    return type(value)() if isinstance(value, int | float | str | bytes) else None

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import SchemaMismatchError
-from penstock.schema._nodes import NULL, PADDED, VALUED
+from penstock.schema._nodes import MASKED, NULL, PADDED, VALUED
+from penstock.schema._odd_values import in_short
 from penstock.schema._placement import BATCH_AXIS, ROOT_AXIS, OverflowedError
 from penstock.schema._query import FailedQueryError
 from penstock.schema._values import BadSlotError, Labels, scattered
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
 
     from penstock.batch import BatchPosition
     from penstock.schema._nodes import Leaf
+    from penstock.schema._odd_values import OddValue
     from penstock.schema._placement import Axis
     from penstock.schema._splits import Strata
     from penstock.schema._values import SlotValues
 
     Flags = NDArray[np.bool_] | None
-    Placed = tuple[NDArray[np.int64], pa.Array | list[Any]]
+    Placed = tuple[NDArray[np.int64], pa.Array | list[Any], Sequence[OddValue]]
+    """Slots, the values in them, and values of another structure than the query expects."""
 
 _ONE = 2**64
 
@@ -51,6 +54,8 @@ class LeafArrays:
     """Slots that `p_mask` hides; None where it hides none."""
     pruned: Flags = None
     """Rows that `p_prune` hides, bool[B]; None where it hides none."""
+    odd: Sequence[OddValue] = ()
+    """Values of another structure than the query expects."""
 
     @property
     def nbytes(self) -> int:
@@ -58,6 +63,33 @@ class LeafArrays:
         flags = (self.unavailable, self.masked, self.offsets)
         parts = [self.state, *self.content.values(), *(one for one in flags if one is not None)]
         return sum(part.nbytes for part in parts)
+
+    def among(self, there: NDArray[np.bool_]) -> LeafArrays:
+        """Return its rows where `there` is true, and hidden ones elsewhere: bool[B]."""
+
+        def rows(values: NDArray[Any], fill: int) -> NDArray[Any]:
+            wide = np.full((len(there), *values.shape[1:]), fill, values.dtype)
+            wide[there] = values
+            return wide
+
+        numbers = np.flatnonzero(there)
+        content, offsets, unavailable = self.content, self.offsets, self.unavailable
+        if offsets is not None:
+            offsets = np.append(0, np.cumsum(rows(np.diff(offsets), 0)))
+        else:
+            fills = {"codes": -1}
+            content = {name: rows(part, fills.get(name, 0)) for name, part in content.items()}
+            unavailable = None if unavailable is None else rows(unavailable, 0)
+        return replace(
+            self,
+            state=rows(self.state, MASKED),
+            content=content,
+            offsets=offsets,
+            unavailable=unavailable,
+            masked=None if self.masked is None else rows(self.masked, 0),
+            pruned=None if self.pruned is None else rows(self.pruned, 0),
+            odd=[one._replace(row=int(numbers[one.row])) for one in self.odd],
+        )
 
     def part(self, start: int, stop: int) -> LeafArrays:
         """Return some of the rows."""
@@ -81,6 +113,7 @@ class LeafArrays:
             unavailable=unavailable,
             masked=rows(self.masked),
             pruned=rows(self.pruned),
+            odd=[one._replace(row=one.row - start) for one in self.odd if start <= one.row < stop],
         )
 
 
@@ -95,23 +128,29 @@ def leaf_arrays(
     count = len(where.ids)
     shape = (count, 1, *(axis.length for axis in axes))
     try:
-        slots, values = placed()
+        slots, values, odd = placed()
     except OverflowedError as found:
         raise _too_long(found, address, axes, where) from None
     except FailedQueryError as found:
         raise _mismatch(found.why, address, int(where.ids[found.row])) from None
+    is_column = isinstance(values, pa.Array)
     try:
-        is_column = isinstance(values, pa.Array)
         encoded = leaf.from_arrow(values) if is_column else leaf.from_values(values)
     except BadSlotError as found:
         row = int(slots[found.slot]) * count // max(1, math.prod(shape))
-        raise _mismatch(found.why, address, int(where.ids[row])) from None
+        value = values[found.slot]
+        raise _mismatch(
+            found.why,
+            address,
+            int(where.ids[row]),
+            value=in_short(value.as_py() if is_column else value),
+        ) from None
     state = np.full(math.prod(shape), PADDED, np.uint8)
     state[slots] = np.where(encoded.valued, VALUED, NULL)
     content, offsets = _content(encoded, slots, shape)
     labels = encoded.labels
     known = labels if isinstance(labels, Labels) else Labels(labels)
-    return LeafArrays(state.reshape(shape), content, known, offsets)
+    return LeafArrays(state.reshape(shape), content, known, offsets, odd=odd)
 
 
 def _content(
@@ -128,6 +167,13 @@ def _content(
     owners = np.repeat(slots, encoded.items)
     offsets = np.searchsorted(owners, np.arange(shape[0] + 1) * each)
     return {**encoded.content, "slots": (owners % each).astype(np.int32)}, offsets
+
+
+def refuse_odd(arrays: LeafArrays, address: str, where: BatchPosition) -> None:
+    """Raise for a value of another structure than the query expects."""
+    for value in arrays.odd:
+        record = int(where.ids[value.row])
+        raise _mismatch(f"{value.fact} (strict=True)", address, record, value=value.text)
 
 
 def drawn(
@@ -189,7 +235,6 @@ def _too_long(
     )
 
 
-def _mismatch(why: str, address: str, record: int) -> SchemaMismatchError:
-    return SchemaMismatchError(
-        f"record {record:,}: {address}: {why}.", record=record, field=address
-    )
+def _mismatch(why: str, address: str, record: int, value: str | None = None) -> SchemaMismatchError:
+    text = f"record {record:,}: {address}: {why}."
+    return SchemaMismatchError(text, record=record, field=address, value=value)

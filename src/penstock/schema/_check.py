@@ -31,10 +31,11 @@ def _problems(
         wrong = sorted(set(batch.keys()) ^ expected)
         yield f"it has not exactly the active leaves: {', '.join(wrong)}"
         return
+    valid = getattr(batch, "valid", None)
     for address, leaf in tree.active_requests.items():
         field, shape = batch[address], (len(batch[address].state), *tree.shapes[address])
         problem = _misshapen(field, shape) or _badly_hidden(
-            field, is_target=leaf.target, is_predicting=is_predicting
+            field, valid, is_target=leaf.target, is_predicting=is_predicting
         )
         if problem:
             yield f"{address}: {problem}"
@@ -58,9 +59,10 @@ def _misshapen(field: Any, shape: tuple[int, ...]) -> str | None:
     return None
 
 
-def _badly_hidden(field: Any, *, is_target: bool, is_predicting: bool) -> str | None:
-    """Return what is wrong with the hidden slots of a field."""
-    hidden, trainable = field.state == ValueState.masked, field.trainable
+def _badly_hidden(field: Any, valid: Any, *, is_target: bool, is_predicting: bool) -> str | None:
+    """Return what is wrong with the hidden slots of a field, in rows that count."""
+    rows = slice(None) if valid is None else valid
+    hidden, trainable = field.state[rows] == ValueState.masked, field.trainable[rows]
     if bool((trainable & ~hidden).any()):
         return "a slot to predict is not hidden"
     if not is_predicting and bool((hidden & ~trainable).any()):
@@ -68,7 +70,7 @@ def _badly_hidden(field: Any, *, is_target: bool, is_predicting: bool) -> str | 
     if bool(trainable.any()):
         if {"state", "content"} - set(field.targets):
             return "hidden slots have no targets"
-        if bool((field.targets["state"][trainable] == ValueState.masked).any()):
+        if bool((field.targets["state"][rows][trainable] == ValueState.masked).any()):
             return "a target is itself hidden"
     if is_target and not is_predicting and len(hidden) and not bool(trainable.any()):
         return "a target is not to be predicted"

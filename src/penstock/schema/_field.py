@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock.batch import Movable
+import numpy as np
+
+from penstock.batch import Movable, tensor
+from penstock.schema._nodes import MASKED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import torch
+    from numpy.typing import NDArray
+
+    from penstock.schema._nodes import Leaf
 
 
 class LeafField(Movable):
@@ -67,3 +73,38 @@ def _filled(like: Any, parts: Iterator[Any]) -> Any:
     if isinstance(like, dict):
         return {name: _filled(one, parts) for name, one in like.items()}
     return next(parts)
+
+
+def leaf_field(
+    state: NDArray[np.int64],
+    content: dict[str, NDArray[Any]],
+    trainable: NDArray[np.bool_],
+    before: tuple[NDArray[np.int64], dict[str, NDArray[Any]]] | None,
+) -> LeafField:
+    """Return a field of arrays; `before` are state and content before slots were hidden."""
+    targets = {}
+    if before is not None:
+        targets = {"state": tensor(before[0]), "content": _content(before[1])}
+    return LeafField(tensor(state), _content(content), tensor(trainable), targets)
+
+
+def _content(parts: dict[str, NDArray[Any]]) -> Any:
+    if list(parts) == [""]:
+        return tensor(parts[""])
+    return {name: tensor(part) for name, part in parts.items()}
+
+
+def hidden_field(
+    leaf: Leaf,
+    shape: tuple[int, ...],
+    before: Any = None,
+    blank: NDArray[np.bool_] | None = None,
+) -> LeafField:
+    """Return a field of which all slots are hidden.
+
+    Those that have values `before`, and are not `blank`, are to be predicted.
+    """
+    state, trainable = np.full(shape, MASKED, np.int64), np.full(shape, before is not None)
+    if blank is not None:
+        trainable[blank] = False
+    return leaf_field(state, leaf.empty(shape), trainable, before)

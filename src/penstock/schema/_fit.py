@@ -87,6 +87,7 @@ def fit_vocabulary(
             kept.sort(key=lambda key, seen=seen: (-seen[key], str(key)))  # type: ignore[misc]
         _hold(words[address], kept, address)
         words[address].is_frozen = freeze
+        words[address].warn_of_kinds(address)
     return {address: len(vocabulary) for address, vocabulary in words.items()}
 
 
@@ -130,5 +131,8 @@ def _arrays(schema: Schema, source: Any) -> Iterator[Mapping[str, Any]]:
     with Bar(len(opened), what="fitting", unit="records") as progress:
         for start in range(0, len(opened), _TOGETHER):
             ids = np.arange(start, min(start + _TOGETHER, len(opened)))
-            yield bound.read_arrays(opened, BatchPosition(0, 0, ids, ids))
+            where = BatchPosition(0, 0, ids, ids)
+            arrays = bound.read_arrays(opened, where)
+            bound.note_odd(arrays, where)
+            yield arrays
             progress.add(len(ids))

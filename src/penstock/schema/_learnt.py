@@ -108,6 +108,8 @@ class Learnt:
                 f"{words.left_out!r} and others are unknown. Give it a larger max_vocab_size, or "
                 "call fit_vocabulary, which keeps the most frequent ones.",
             )
+        if words is not None:
+            words.warn_of_kinds(address)
 
     def forget(self, address: Address) -> None:
         """Begin anew with one leaf; all that share this learn it."""

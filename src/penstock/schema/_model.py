@@ -31,6 +31,7 @@ class SchemaModel(Schema):
         fields: The nodes below the root.
         batch_size: Observations in a batch.
         name: The first part of every address.
+        strict: As for `Schema`.
 
     >>> from penstock.schema import Number
     >>> model = SchemaModel(Number("price"), batch_size=32)
@@ -39,9 +40,11 @@ class SchemaModel(Schema):
     True
     """
 
-    def __init__(self, *fields: Node, batch_size: int, name: str = "record") -> None:
+    def __init__(
+        self, *fields: Node, batch_size: int, name: str = "record", strict: bool = False
+    ) -> None:
         check_count("SchemaModel", "batch_size", batch_size)
-        super().__init__(*fields, name=name)
+        super().__init__(*fields, name=name, strict=strict)
         self.batch_size = batch_size
 
     def write(self, predictions: Mapping[Address, dict[str, Any]]) -> Mapping[Address, Any]:
@@ -53,6 +56,7 @@ class SchemaModel(Schema):
         document = {
             "version": _VERSION,
             "batch_size": self.batch_size,
+            **({"strict": True} if self.strict else {}),
             "root": document_of(self.hyperparameters.root),
             "state": self._learnt.state_dict(),
         }
@@ -112,6 +116,7 @@ def _made(path: str | os.PathLike[str], make: Callable[[], T]) -> T:
 
 def _filled(document: Mapping[str, Any], kind: type[S], **options: Any) -> S:
     root = document.get("root", {"name": "record", **document})
+    options["strict"] = document.get("strict", False)
     schema = kind(*map(node_of, root["fields"]), name=root["name"], **options)
     if "state" in document:
         schema.load_state_dict(document["state"])

@@ -9,16 +9,19 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.schema._nodes import Overflow
+from penstock.schema._odd_values import LIST, NULL, OBJECT, PADDED, OddValue, in_short
 from penstock.schema._query import EACH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from penstock.schema._query import Query, Step
 
     Ints = NDArray[np.int64]
+    _Odd = list[tuple[Any, str]]
+    """Values that a step could not enter, and what was expected in their place."""
 
 
 class Axis(NamedTuple):
@@ -146,15 +149,12 @@ def _lists(values: pa.Array, rows: Ints) -> tuple[Ints, Ints, pa.Array]:
 class RowPlacer:
     """Collects the slots and values of one leaf, record by record."""
 
-    def __init__(
-        self, query: Query, axes: Sequence[Axis], odd: Callable[[Any], None] = lambda _: None
-    ) -> None:
+    def __init__(self, query: Query, axes: Sequence[Axis]) -> None:
         self._query = query
         self._axes = axes
-        self._odd = odd
-        """Called with an object that stands where a list should."""
         self.slots: list[int] = []
         self.values: list[Any] = []
+        self.odd: list[OddValue] = []
         self._row = 0
 
     def place(self, records: Sequence[Any]) -> None:
@@ -166,6 +166,8 @@ class RowPlacer:
             for row, record in enumerate(records):
                 self._row = row
                 self._walk(record, steps, 0, row)
+            if not steps or not isinstance(steps[0], str):
+                self.odd.clear()  # The query is at fault: every record is an object.
             return
         found = [*self._query.search(records)]
         if len(found) > len(records):
@@ -179,17 +181,14 @@ class RowPlacer:
 
     def _walk(self, value: Any, steps: tuple[Step, ...], axis: int, slot: int) -> None:
         ahead = steps.index(EACH) if EACH in steps else len(steps)
-        value = _found(value, steps[:ahead])
+        odd: _Odd = []
+        value = _found(value, steps[:ahead], odd)
         if axis == len(self._axes):
-            # A step into more lists than there are arrays leads nowhere without a list.
-            if ahead == len(steps) or items_of(value) is not None:
-                self.slots.append(slot)
-                self.values.append(_projected(value, steps[ahead:]))
+            self._end(value, steps[ahead:], slot, odd)
             return
-        items = items_of(value)
+        items = _items(value, odd)
         if items is None:
-            if value is not None:
-                self._odd(value)
+            self._note(odd, self._row, PADDED)
             return
         length, overflow = self._axes[axis]
         if len(items) > length:
@@ -203,14 +202,33 @@ class RowPlacer:
         for number, item in enumerate(items):
             self._walk(item, rest, axis + 1, slot * length + number)
 
+    def _end(self, value: Any, steps: tuple[Step, ...], slot: int, odd: _Odd) -> None:
+        """Add the value below all arrays; a step into more lists leads nowhere without a list."""
+        if steps and _items(value, odd) is None:
+            self._note(odd, self._row, PADDED)
+            return
+        self.slots.append(slot)
+        self.values.append(_projected(value, steps, odd))
+        self._note(odd, self._row, NULL)
+
     def _are_last(self, steps: tuple[Step, ...], axis: int) -> bool:
         """Whether steps lead into no more lists, below the last array."""
         return axis == len(self._axes) and EACH not in steps
 
     def _add(self, items: Sequence[Any], steps: tuple[Step, ...], slot: int) -> None:
         """Add a value of each item, from a slot on: many at once, since most items end here."""
+        odd: _Odd = []
         self.slots += range(slot, slot + len(items))
-        self.values += [_found(item, steps) for item in items]
+        self.values += [_found(item, steps, odd) for item in items]
+        each = math.prod(axis.length for axis in self._axes)
+        for number, item in enumerate(items if odd else ()):
+            of_item: _Odd = []
+            _found(item, steps, of_item)
+            self._note(of_item, (slot + number) // each, NULL)
+
+    def _note(self, odd: _Odd, row: int, outcome: str) -> None:
+        for value, expected in odd:
+            self.odd.append(OddValue(row, in_short(value), expected, outcome))
 
 
 def items_of(value: Any) -> Any:
@@ -220,24 +238,36 @@ def items_of(value: Any) -> Any:
     return None
 
 
-def _found(value: Any, steps: tuple[Step, ...]) -> Any:
+def _items(value: Any, odd: _Odd) -> Any:
+    """Return the items of a list; None for null, and for another value, which is odd."""
+    items = items_of(value)
+    if items is None and value is not None:
+        odd.append((value, LIST))
+    return items
+
+
+def _found(value: Any, steps: tuple[Step, ...], odd: _Odd) -> Any:
     for step in steps:
         if isinstance(step, int):
-            items = items_of(value)
+            items = _items(value, odd)
             is_there = items is not None and -len(items) <= step < len(items)
             value = items[step] if is_there else None
+        elif isinstance(value, dict):
+            value = value.get(step)
         else:
-            value = value.get(step) if isinstance(value, dict) else None
+            if value is not None:
+                odd.append((value, OBJECT))
+            return None
     return value
 
 
-def _projected(value: Any, steps: tuple[Step, ...]) -> Any:
+def _projected(value: Any, steps: tuple[Step, ...], odd: _Odd) -> Any:
     """Return a value behind steps into more lists than there are axes: a list of lists."""
     if not steps:
         return value
     rest = steps[1:]
     ahead = rest.index(EACH) if EACH in rest else len(rest)
-    items = items_of(value)
+    items = _items(value, odd)
     if items is None:
         return None
-    return [_projected(_found(item, rest[:ahead]), rest[ahead:]) for item in items]
+    return [_projected(_found(item, rest[:ahead], odd), rest[ahead:], odd) for item in items]

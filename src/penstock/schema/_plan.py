@@ -18,11 +18,10 @@ from penstock.schema._placement import Axis, ColumnPlacer, RowPlacer
 from penstock.schema._query import EACH, BatchQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Iterable, Sequence
 
     from penstock.datasets import Source
+    from penstock.schema._arrays import Placed
     from penstock.schema._nodes import Leaf
     from penstock.schema._query import Query
     from penstock.schema._tree import Address, Tree
@@ -187,15 +186,12 @@ class BatchColumns:
         self._placer = ColumnPlacer(len(columns))
         self._known: dict[str, list[Any]] = {}
 
-    def placed(
-        self, plan: LeafPlan, odd: Callable[[Any], None]
-    ) -> tuple[NDArray[np.int64], pa.Array | list[Any]]:
+    def placed(self, plan: LeafPlan) -> Placed:
         """Return the slots that records have, and their values."""
         query, axes, column = plan
-        if column is not None and not self._is_loose:
-            return self._placer.place(self._columns[column], query.steps or (), axes)
-        records = self._records(query.names)
-        return row_slots(records, query, axes, odd)
+        if column is not None and not self._is_loose:  # Only values that fit have its type.
+            return *self._placer.place(self._columns[column], query.steps or (), axes), ()
+        return row_slots(self._records(query.names), query, axes)
 
     def _records(self, names: Sequence[str] | None) -> list[Any]:
         if names is None:
@@ -218,10 +214,8 @@ class BatchColumns:
         return self._known[name]
 
 
-def row_slots(
-    records: Sequence[Any], query: Query, axes: Sequence[Axis], odd: Callable[[Any], None]
-) -> tuple[NDArray[np.int64], list[Any]]:
+def row_slots(records: Sequence[Any], query: Query, axes: Sequence[Axis]) -> Placed:
     """Return the slots and values of one leaf, record by record."""
-    placer = RowPlacer(query, axes, odd)
+    placer = RowPlacer(query, axes)
     placer.place(records)
-    return np.array(placer.slots, np.int64), placer.values
+    return np.array(placer.slots, np.int64), placer.values, placer.odd

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import warnings
 from copy import copy
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pyarrow as pa
 
 from penstock._words import few
-from penstock.batch import Batch, BatchPosition, read_columns, tensor
+from penstock.batch import STAND_INS, Batch, BatchPosition, read_columns
 from penstock.datasets import Source
 from penstock.errors import OptionError
-from penstock.schema._arrays import LeafArrays, drawn, leaf_arrays
+from penstock.schema._arrays import LeafArrays, drawn, leaf_arrays, refuse_odd
 from penstock.schema._edits import SchemaEdits
-from penstock.schema._field import LeafField
+from penstock.schema._field import hidden_field, leaf_field
 from penstock.schema._learnt import Learnt
-from penstock.schema._nodes import MASKED, PADDED, TensorKey
+from penstock.schema._nodes import MASKED, PADDED, TensorKey, check_bool
 from penstock.schema._observations import numbered_observations, pickled_observations
+from penstock.schema._odd_values import OddRecords
 from penstock.schema._plan import RECORDS, BatchColumns, planned, row_slots
 from penstock.schema._splits import Strata, split_named
 from penstock.schema._state import SchemaState
@@ -26,9 +30,9 @@ from penstock.schema._tree import Address, Tree
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
+    from penstock.schema._field import LeafField
     from penstock.schema._nodes import Leaf, Node
     from penstock.schema._plan import ReadPlan
     from penstock.schema._statistics import ClassCounts, RunningStats
@@ -48,6 +52,8 @@ class Schema(SchemaEdits, SchemaState):
     Args:
         fields: The nodes below the root.
         name: The first part of every address.
+        strict: Whether a value of another structure than the tree expects, such as a text in place
+            of a list, is a misfit. By default its slots are padded or null, and a warning says so.
 
     >>> from penstock.schema import Array, Category, Number
     >>> schema = Schema(Number("amount"), Array(Category("tag"), name="tags", max_length=2))
@@ -56,8 +62,10 @@ class Schema(SchemaEdits, SchemaState):
     ([[0], [1]], [[[0, 2]], [[2, 2]]])
     """
 
-    def __init__(self, *fields: Node, name: str = "record") -> None:
+    def __init__(self, *fields: Node, name: str = "record", strict: bool = False) -> None:
+        check_bool("Schema", "strict", strict)
         self.hyperparameters = Tree.of(fields, name)
+        self.strict = strict
         self.strata = Strata.train
         self.path = "auto"
         """"rows" reads record by record also what columns can give."""
@@ -75,8 +83,9 @@ class Schema(SchemaEdits, SchemaState):
         self._source: Source | None = None
         self._empty: dict[Address, int] = {}
         """How many batches in a row had no value of a leaf."""
-        self._warned: set[Address] = set()
-        """The leaves that found an object where a list should be."""
+        self._warned: set[str] = set()
+        """The leaves that warned of a value of another structure."""
+        self._odd = OddRecords(self._warned)
 
     @classmethod
     def of(cls, tree: Tree, vocabularies: Mapping[Address, Vocabulary]) -> Schema:
@@ -164,6 +173,8 @@ class Schema(SchemaEdits, SchemaState):
         known = source if isinstance(source, Source) else _numbered(source)
         other._plan = self._planned(known)  # noqa: SLF001 (of the same class)
         other._empty, other._source = {}, known  # noqa: SLF001 (likewise)
+        home = getattr(source, "source", None) if known is None else known
+        other._odd = OddRecords(self._warned, home)  # noqa: SLF001 (likewise)
         return source, other
 
     def _planned(self, source: Source | None) -> ReadPlan:
@@ -214,20 +225,30 @@ class Schema(SchemaEdits, SchemaState):
         return self.arrays(read_columns(source, where.ids, *given), where)
 
     def arrays(self, columns: pa.RecordBatch, where: BatchPosition) -> LeafParts:
-        batch, plan = BatchColumns(columns), self._bound()
-        found: dict[str, Any] = self._arrays(
-            where, lambda address: batch.placed(plan.leaves[address], self._odd(address))
-        )
+        marks = (columns.schema.metadata or {}).get(STAND_INS)
+        if marks is not None:
+            there = ~np.frombuffer(marks, np.bool_)
+            own = replace(where, positions=where.positions[there], ids=where.ids[there], bins=None)
+            arrays = self._arrays_of(columns.filter(pa.array(there)), own)
+            found: LeafParts = {address: one.among(there) for address, one in arrays.items()}
+        else:
+            found = self._arrays_of(columns, where)
         if self._brings_records:
             found[METADATA] = columns[RECORDS].to_pylist()
         return found
+
+    def _arrays_of(self, columns: pa.RecordBatch, where: BatchPosition) -> LeafParts:
+        batch, plan = BatchColumns(columns), self._bound()
+        return self._arrays(where, lambda address: batch.placed(plan.leaves[address]))
 
     def _arrays(self, where: BatchPosition, placed: Callable[[Address], Any]) -> LeafParts:
         found: LeafParts = {}
         leaves, plan = self.hyperparameters.active_requests, self._bound()
         for address in plan.leaves:
             leaf, axes = leaves[address], plan.leaves[address].axes
-            made = leaf_arrays(leaf, address, axes, where, lambda at=address: placed(at))  # type: ignore[misc]
+            made = leaf_arrays(leaf, address, axes, where, partial(placed, address))
+            if self.strict:
+                refuse_odd(made, address, where)
             if not self.is_predicting:
                 made = drawn(made, leaf, address, where, self.strata)
                 if made.masked is not None and not self.mask_padding:
@@ -235,19 +256,17 @@ class Schema(SchemaEdits, SchemaState):
             found[address] = made
         return found
 
-    def _odd(self, address: Address) -> Callable[[Any], None]:
-        def warn(value: Any) -> None:
-            if address in self._warned:
-                return
-            self._warned.add(address)
-            query = self.hyperparameters.queries[address].text
-            warnings.warn(
-                f"{address}: {query} leads to {type(value).__name__} where a list is expected; "
-                "such a record has none of its slots.",
-                stacklevel=2,
-            )
+    def note_odd(
+        self, arrays: LeafParts, where: BatchPosition, valid: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Count, and warn of, values of another structure than the tree expects."""
+        odd = {at: one.odd for at, one in arrays.items() if at != METADATA and one.odd}
+        if odd:
+            self._odd.add(odd, where.ids, valid)
 
-        return warn
+    def tally(self) -> dict[str, float]:
+        """Return what a loader adds to its `stats()`."""
+        return {"odd_records": float(self._odd.count)}
 
     @property
     def part(self) -> Callable[[LeafParts, int, int], LeafParts]:
@@ -262,6 +281,7 @@ class Schema(SchemaEdits, SchemaState):
         valid: NDArray[np.bool_] | None = None,
     ) -> Batch:
         tree, count = self.hyperparameters, len(where.ids)
+        self.note_odd(arrays, where, valid)
         if self._is_training:
             self._count_batch()
         made: dict[str, Any] = {}
@@ -269,7 +289,7 @@ class Schema(SchemaEdits, SchemaState):
             if address in arrays:
                 made[address] = self._field(leaf, address, arrays[address], valid)
             else:
-                made[address] = _hidden_field(leaf, (count, *tree.shapes[address]))
+                made[address] = hidden_field(leaf, (count, *tree.shapes[address]))
         if METADATA in arrays:
             made[METADATA] = pickled_observations(arrays[METADATA], valid)
         elif self.is_predicting and self._source is not None:
@@ -295,18 +315,22 @@ class Schema(SchemaEdits, SchemaState):
             rows = slice(None) if valid is None else valid
             learnt.count(address, arrays.state[rows], content.get("", arrays.state)[rows])
         state, selected = arrays.state.astype(np.int64), arrays.masked
+        blank = None if valid is None else state == MASKED  # A bad record is hidden by itself.
+        if blank is not None:
+            for part in content.values():
+                part[blank] = leaf.hidden
         if leaf.target and not self.is_predicting:
-            return _hidden_field(leaf, state.shape, (state, content))
+            return hidden_field(leaf, state.shape, (state, content), blank)
         if arrays.pruned is not None:
             rows = arrays.pruned.reshape(-1, *[1] * (state.ndim - 1))
             selected = np.broadcast_to(rows, state.shape) if selected is None else selected | rows
         if selected is None:
-            return _tensors(state, content, np.zeros(state.shape, np.bool_), None)
+            return leaf_field(state, content, np.zeros(state.shape, np.bool_), None)
         before = (state.copy(), {name: part.copy() for name, part in content.items()})
         state[selected] = MASKED
         for part in content.values():
             part[selected] = leaf.hidden
-        return _tensors(state, content, np.ascontiguousarray(selected), before)
+        return leaf_field(state, content, np.ascontiguousarray(selected), before)
 
     def _watch(self, address: Address, arrays: LeafArrays) -> None:
         """Warn of a leaf that never has a value: its query may lead nowhere."""
@@ -354,9 +378,7 @@ class Schema(SchemaEdits, SchemaState):
         numbers = np.arange(len(rows))
         where = BatchPosition(0, 0, numbers, numbers)
         leaves = self._bound().leaves
-        arrays = self._arrays(
-            where, lambda at: row_slots(rows, leaves[at].query, leaves[at].axes, self._odd(at))
-        )
+        arrays = self._arrays(where, lambda at: row_slots(rows, leaves[at].query, leaves[at].axes))
         batch = self.batch(arrays, where)
         if self.is_predicting:
             batch = Batch({**batch, METADATA: [[one] for one in rows]}, batch.ids, batch.valid)
@@ -373,27 +395,3 @@ def _part(arrays: LeafParts, start: int, stop: int) -> LeafParts:
         address: one[start:stop] if isinstance(one, list) else one.part(start, stop)
         for address, one in arrays.items()
     }
-
-
-def _tensors(
-    state: NDArray[np.int64],
-    content: dict[str, NDArray[Any]],
-    trainable: NDArray[np.bool_],
-    before: tuple[NDArray[np.int64], dict[str, NDArray[Any]]] | None,
-) -> LeafField:
-    targets = {}
-    if before is not None:
-        targets = {"state": tensor(before[0]), "content": _content(before[1])}
-    return LeafField(tensor(state), _content(content), tensor(trainable), targets)
-
-
-def _content(parts: dict[str, NDArray[Any]]) -> Any:
-    if list(parts) == [""]:
-        return tensor(parts[""])
-    return {name: tensor(part) for name, part in parts.items()}
-
-
-def _hidden_field(leaf: Leaf, shape: tuple[int, ...], before: Any = None) -> LeafField:
-    """Return a field of which all slots are hidden; to be predicted if it has values `before`."""
-    state = np.full(shape, MASKED, np.int64)
-    return _tensors(state, leaf.empty(shape), np.full(shape, before is not None), before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -54,6 +55,9 @@ class Vocabulary:
         """Whether `reserve` adds no more labels."""
         self.left_out: Any = None
         """A label that `reserve` had no room for."""
+        self._examples: dict[bool, Any] = {}
+        """The first label that is a text, under True, and the first one that is none."""
+        self._warned = False
         self._numbers: dict[Any, int] = {}
         self._proposed: dict[Any, None] | None = None
 
@@ -92,6 +96,7 @@ class Vocabulary:
                         self.left_out = next(map(key_label, new), None)
                     break
                 if key not in known:
+                    self._note(key)
                     if proposed is None:
                         known[key] = len(known)
                     else:
@@ -144,6 +149,7 @@ class Vocabulary:
         before = len(self)
         new = dict.fromkeys(key for key in map(label_key, labels) if key not in self._numbers)
         for key in [*new][: self.unavailable_index - before]:
+            self._note(key)
             self._numbers[key] = len(self)
         return len(self) - before, before + len(new) - len(self)
 
@@ -151,10 +157,31 @@ class Vocabulary:
         """Hold these labels instead, as many as there is room for."""
         kept = labels[: self.unavailable_index]
         self._numbers = {label_key(label): number for number, label in enumerate(kept)}
+        self._examples = {}
+        for key in self._numbers:
+            self._note(key)
         if len(kept) < self.unavailable_index:
             self.left_out = None
         if self._proposed is not None:
             self._proposed = dict.fromkeys(map(label_key, proposals))
+
+    def _note(self, key: Any) -> None:
+        is_text = isinstance(key, str)
+        if is_text not in self._examples:
+            self._examples[is_text] = key_label(key)
+
+    def warn_of_kinds(self, address: str) -> None:
+        """Warn once of texts beside other labels: 1 and "1" are not the same."""
+        if len(self._examples) < 2 or self._warned:  # noqa: PLR2004 (texts, and others)
+            return
+        self._warned = True
+        text, other = self._examples[True], self._examples[False]
+        warnings.warn(
+            f"{address}: the vocabulary holds {text!r}, which is a text, and {other!r}, which is "
+            "none; 1 and '1' are two labels. Write labels that mean the same alike: penstock check "
+            "--schema names records with both.",
+            stacklevel=2,
+        )
 
     def of_size(self, other: Vocabulary) -> Vocabulary:
         """Return this vocabulary if it has the capacity of another one, else that with its labels.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from penstock.storage import Leftover
 
 
+_SHOWN = 20
 _STEP_TOKENS = 1 << 22
 _STEP = 1024
 
@@ -64,7 +66,12 @@ _STEP = 1024
     "penstock check s3://bucket/logs --sample 1% --json",
     "penstock check logs --schema schema.json",
 )
-@option("--max N", "Findings to show; all are counted.", dest="most", type=FROM_0, default=20)
+@option(
+    "--max N",
+    "Findings to show, by default 20, and with --schema all; all are counted.",
+    dest="most",
+    type=FROM_0,
+)
 @option(
     "--sample SHARE",
     "Check only this share of the records (1%, 0.01), where all of them take too long; damaged "
@@ -74,14 +81,14 @@ _STEP = 1024
 @option("--seed", "Seed of the sample; another one checks other records.", default=0)
 @option(
     "--schema FILE",
-    "Report records that this schema cannot encode, in place of damage: a file of "
-    "SchemaModel.save, or of penstock profile --as schema --json.",
+    "Report records that this schema cannot encode, or takes in part, in place of damage: a file "
+    "of SchemaModel.save, or of penstock profile --as schema --json.",
 )
 @workers_option("read")
 def check(
     call: VerbCall,
     *,
-    most: int,
+    most: int | None,
     schema: str | None,
     **given: Any,  # noqa: ANN401 (those of `CheckTask`)
 ) -> int | Report:
@@ -95,6 +102,8 @@ def check(
     closed; of Parquet and the like, row groups that cannot be read, and files whose schemas do not
     go together. Exit code 1 means that something was found.
     """
+    if most is None:
+        most = _SHOWN if schema is None else sys.maxsize
     findings = Findings(most, (lambda _: None) if call.as_json else lambda one: echo(str(one)))
     task = CheckTask(call, findings, **given)
     try:

@@ -199,7 +199,8 @@ class CsvRows(Dataset):
         )
         nulls = tuple(options.get("null_values", ()))
         signs = (options["delimiter"], options["quote"], options["escape"])
-        dialect = Dialect(*signs, nulls, options.get("empty_text", False))
+        more = (options.get("empty_text", False), tuple(options.get("number_nulls", ())))
+        dialect = Dialect(*signs, nulls, *more)
         mixed = [name for name, type_ in types.items() if isinstance(type_, NumbersType)]
         numbers: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
         of_file = np.zeros(len(meta.files), np.int64)

@@ -77,11 +77,13 @@ class CsvScanner(Scanner):
         null_values: Sequence[str] | None = None,
         types: Mapping[str, str] | None = None,
         empty_text: bool = False,  # noqa: FBT001, FBT002
+        number_nulls: Sequence[str] = (),
     ) -> None:
         nulls = () if null_values is None else null_values
         if not isinstance(nulls, list | tuple) or {*map(type, nulls)} - {str}:
             raise OptionError(f"null_values={nulls!r}: expected a list of texts.")
-        self.dialect = Dialect(delimiter, quote, escape, tuple(nulls), bool(empty_text))
+        more = (tuple(nulls), bool(empty_text), tuple(number_nulls))
+        self.dialect = Dialect(delimiter, quote, escape, *more)
         self.dialect.check()
         self.header = bool(header)
         if isinstance(column_names, str):
@@ -103,6 +105,7 @@ class CsvScanner(Scanner):
             "null_values": list(self.dialect.null_values),
             "types": self.types,
             "empty_text": self.dialect.empty_text,
+            "number_nulls": list(self.dialect.number_nulls),
         }
         return {
             "delimiter": self.dialect.delimiter,

@@ -56,6 +56,8 @@ class Dialect:
     """Texts that stand for null, besides an empty field."""
     empty_text: bool = False
     """Whether an empty field of a text column is an empty text, unless `null_values` has it."""
+    number_nulls: tuple[str, ...] = ()
+    """Texts that stand for null as well, except in columns of text."""
 
     def check(self) -> None:
         signs: dict[str, object] = {"delimiter": self.delimiter}
@@ -96,10 +98,12 @@ class Dialect:
         keeps_empty = self.empty_text and not quoted_nulls
         # Where no text is null, an empty field stays null in columns of other types.
         nulls = () if keeps_empty and self.null_values else ("",)
+        can_be_null = not keeps_empty or bool(self.null_values)
+        of_numbers = () if can_be_null and not quoted_nulls else self.number_nulls
         return csv.ConvertOptions(
             column_types=types,
-            null_values=[*nulls, *self.null_values],
-            strings_can_be_null=not keeps_empty or bool(self.null_values),
+            null_values=[*nulls, *self.null_values, *of_numbers],
+            strings_can_be_null=can_be_null,
             quoted_strings_can_be_null=quoted_nulls,
             true_values=["true", "True", "TRUE"],
             false_values=["false", "False", "FALSE"],
@@ -287,6 +291,7 @@ class _CsvOptions(msgspec.Struct):
     null_values: list[str] = []
     types: dict[str, str] = {}
     empty_text: bool = False
+    number_nulls: list[str] = []
 
 
 class _CsvFacts(msgspec.Struct):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from penstock.datasets import RecordsAt, RowsAt
+from penstock.datasets import RecordsAt, RowsAt, own_numbers
 from penstock.loading.streams._done import WHOLE, LanePoint
 from penstock.loading.streams._rows import NO_ROWS, FlowRows, UnitReader
 
@@ -93,17 +93,21 @@ class Lane:
         source = self._stream.source
         if source is None or not isinstance(rows.records, np.ndarray):
             kind = RecordsAt if isinstance(rows.records, list) else RowsAt
-            source = kind(rows.records, ids, partial(self._places, rows.at))
+            taken = kind(rows.records, ids, partial(self._places, rows))
+            taken.home, source = source, taken
         if self._stream.repeats:
             units = np.array([self._numbers[nth] for nth in rows.at[:, 0].tolist()])
             positions = (units << 40) + (rows.at[:, 1] << 8) + rows.at[:, 2]
         self.last = TakenRecords(source, ids, positions)
         return self.last
 
-    def _places(self, at: Numbers) -> Places:
-        units, which = np.unique(at[:, 0], return_inverse=True)
+    def _places(self, rows: FlowRows) -> Places:
+        if (source := self._stream.source) is not None and source.files:
+            files, offsets, _ = source.location(own_numbers(rows.ids))
+            return source.files, files, offsets
+        units, which = np.unique(rows.at[:, 0], return_inverse=True)
         names = [self._stream.unit_name(self._numbers[nth]) for nth in units.tolist()]
-        return names, which, at[:, 1]
+        return names, which, rows.at[:, 1]
 
     def reads(self) -> str:
         """Return which unit it reads; "" before the first and behind the last."""

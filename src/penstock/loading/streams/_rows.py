@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets import plain_table
+from penstock.datasets import OWN_BITS, plain_table
 from penstock.decode import as_records
 from penstock.errors import OptionError
 from penstock.loading.streams._done import WHOLE
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 _MAPPED_INPUTS = 64
 """Inputs that go through `Stream.map` together: how many records they make is not known."""
 _INPUT_BITS = 32
-_OWN_BITS = 40
 _FURTHER_IDS = 1 << 62
 _END: Any = object()
 
@@ -40,27 +39,17 @@ def record_ids(unit: int, inputs: Numbers, subs: Numbers, own: Numbers | None = 
     """Return the numbers of records, int64[m], the same in every run and epoch.
 
     The first record of an input has unit × 2³² + input, or its `own` number. Further ones, and
-    those of units and inputs beyond these numbers, have a hash from 2⁶² on, or one that contains
-    their `own` number.
+    those of units and inputs beyond these numbers, have a hash from 2⁶² on, or a number that
+    contains their `own` one: `penstock.datasets.own_numbers` finds it.
     """
     if own is not None:
-        return np.where(subs > 0, _FURTHER_IDS + (subs << _OWN_BITS) + own, own)
+        return np.where(subs > 0, _FURTHER_IDS + (subs << OWN_BITS) + own, own)
     is_hashed = (subs > 0) | (inputs >> _INPUT_BITS > 0) | (unit >= _FURTHER_IDS >> _INPUT_BITS)
     plain = inputs if is_hashed.all() else (unit << _INPUT_BITS) + inputs
     if not is_hashed.any():
         return plain
     hashes = _hashes("stream record", unit, inputs=inputs, subs=subs) >> np.uint64(2)
     return np.where(is_hashed, _FURTHER_IDS + hashes.astype(np.int64), plain)
-
-
-def own_numbers(ids: Numbers) -> Numbers:
-    """Return the `own` numbers that `record_ids` made ids of.
-
-    >>> own = np.array([3, 3, 4])
-    >>> own_numbers(record_ids(0, own, np.array([0, 1, 0]), own)).tolist()
-    [3, 3, 4]
-    """
-    return ids & ((1 << _OWN_BITS) - 1)
 
 
 def _hashes(purpose: str, *numbers: int, inputs: Numbers, subs: Numbers) -> NDArray[np.uint64]:

@@ -1,0 +1,94 @@
+"""Where a record lies, as messages name it: a file, and there a line, a row or a byte."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from penstock.datasets._stream import own_numbers
+from penstock.datasets._views import bare_origins
+from penstock.jsonl import decompressed
+from penstock.storage import is_remote, locate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.datasets._source import Source
+    from penstock.storage import StorageOptions
+
+_BLOCK = 1 << 20
+_MOST_COUNTED, _MOST_FETCHED = 1 << 30, 64 << 20
+"""Bytes of a local and of a remote file that are read to count its lines."""
+
+
+class RecordPlace(NamedTuple):
+    """The place of a record in a file."""
+
+    path: str
+    line: int | None
+    """Counted from 1; None where records are no lines, or lie too far behind to be counted."""
+    offset: int
+    """The first byte of the record; of a table its row."""
+    is_row: bool
+
+    def __str__(self) -> str:
+        if self.line is not None:
+            return f"{self.path}, line {self.line:,}"
+        return f"{self.path}, {'row' if self.is_row else 'byte'} {self.offset:,}"
+
+
+class RecordPlaces:
+    """Finds the places of records; for numbers in rising order each line is counted once."""
+
+    def __init__(self, source: Source) -> None:
+        self._home: Source | None = getattr(source, "home", None)
+        self._source = self._home or source
+        self._path, self._line, self._at = "", 1, 0
+        """Up to where lines were counted, and the line that begins there."""
+        self._block = (0, b"")
+        """The text there, and where it begins; `_blocks` yields what follows."""
+        self._blocks: Iterator[bytes] = iter(())
+
+    def __call__(self, number: int, *, with_line: bool = True) -> RecordPlace | None:
+        """Return the place of a record; None where it lies in no file."""
+        source = self._source
+        if not source.files:
+            return None
+        if self._home is not None:
+            number = int(own_numbers(np.array([number]))[0])
+        path, offset, size = source.location(number)
+        origin = next((one for one in bare_origins(source) if path in one.files), source)
+        if origin.sample_index is None:
+            return RecordPlace(path, None, offset, is_row=not size)
+        line = None
+        if with_line and offset <= (_MOST_FETCHED if is_remote(path) else _MOST_COUNTED):
+            line = self._line_at(path, offset, origin.storage_options)
+        return RecordPlace(path, line, offset, is_row=False)
+
+    def _line_at(self, path: str, offset: int, options: StorageOptions) -> int:
+        if path != self._path or offset < self._at:
+            self._path, self._line, self._at = path, 1, 0
+            self._blocks, self._block = _text_of(path, options), (0, b"")
+        begin, block = self._block
+        while self._at < offset:
+            if self._at == begin + len(block):
+                begin, block = self._block = self._at, next(self._blocks, b"")
+                if not block:
+                    break  # The file is shorter by now.
+            stop = min(offset, begin + len(block))
+            self._line += block.count(b"\n", self._at - begin, stop - begin)
+            self._at = stop
+        return self._line
+
+
+def _text_of(path: str, options: StorageOptions) -> Iterator[bytes]:
+    store, name = locate(path, options)
+    with closing(store.open(name)) as file:
+        yield from decompressed(file, _BLOCK)
+
+
+def record_place(source: Source, number: int, *, with_line: bool = True) -> RecordPlace | None:
+    """Return the place of one record; None where it lies in no file."""
+    return RecordPlaces(source)(number, with_line=with_line)
