@@ -187,8 +187,13 @@ class Indexed:
 
 
 def index_of(path: str, found: Detected) -> Indexed | None:
-    """Return the index of a PATH if it has one; raise for a damaged, or a missing chosen one."""
+    """Return the index of a PATH if it has one; raise for a damaged, or a missing chosen one.
+
+    Files of a format that neither their names nor the caller say have none in the cache directory.
+    """
     for place in places_of(found):
+        if isinstance(found.trouble, OptionError) and not place.beside and found.index is None:
+            found.checked()  # What was opened with other options once says nothing of these files.
         if exists(place):
             return _looked_at(path, found, place)
         refuse_put_aside(place.folder)
