@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock._words import counted
-from penstock.cli._verb import FORMAT, FORMAT_OPTIONS
+from penstock.cli._verb import FORMAT, FORMAT_OPTIONS, SPLIT
 from penstock.datasets import Source, open_found
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, StaleIndexError
 from penstock.index import (
@@ -48,17 +48,19 @@ _ROW_BYTES = 24
 _log = logging.getLogger("penstock.cli")
 
 
-def given_format() -> tuple[str | None, dict[str, Any] | None]:
-    """Return the format and its options that the command was given."""
+def given_format() -> tuple[str | None, dict[str, Any] | None, str | None]:
+    """Return the format, its options and the split that the command was given."""
     ctx = click.get_current_context(silent=True)
     given = {} if ctx is None else ctx.meta
-    return given.get(FORMAT), given.get(FORMAT_OPTIONS)
+    return given.get(FORMAT), given.get(FORMAT_OPTIONS), given.get(SPLIT)
 
 
 def look_at(path: str, options: StorageOptions, index: str | None = None) -> Detected:
     """Return what lies at a PATH, by the options of formats that the command was given."""
-    name, chosen = given_format()
-    return detected_at(path, options, index, format_name=name, format_options=chosen)
+    name, chosen, split = given_format()
+    found = detected_at(path, options, index, format_name=name, format_options=chosen, split=split)
+    found.warn_of_doubts()
+    return found
 
 
 def refuse_tokens(path: str, found: Detected, why: str) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         SHARD_EXTENSIONS,
         compression_of,
         names_file,
+        without_compression,
     )
     from penstock.jsonl._policy import ErrorHandler as ErrorHandler
     from penstock.jsonl._policy import ErrorPolicy, place_in_line, reason_text
@@ -55,7 +56,9 @@ __all__, __getattr__, __dir__ = facade(
         "_decode": "MalformedLine",
         "_encode": "LineEncoder",
         "_foreign": "HEAD_BYTES conversion_of refuse_foreign refuse_no_text",
-        "_names": "COMPRESSED SEQUENTIAL SHARD_EXTENSIONS compression_of names_file",
+        "_names": (
+            "COMPRESSED SEQUENTIAL SHARD_EXTENSIONS compression_of names_file without_compression"
+        ),
         "_policy": "ErrorPolicy place_in_line reason_text",
         "_text": "BOM TextFile TextPiece decompressed read_pieces",
         "_zstd": "decode_frame read_seek_table",

@@ -95,7 +95,7 @@ _WIDE = (
 )
 """How a text begins whose letters have several bytes each."""
 _ENCODINGS = {"WINDOWS-1252": "cp1252", "SHIFT_JIS": "cp932", "GB18030": "gb18030", "BIG5": "big5"}
-"""Encodings of texts that are not UTF-8, as iconv and Python call them. Not LATIN1: in it the quotes
+"""Encodings of text that is not UTF-8, as iconv and Python call them. Not LATIN1: in it the quotes
 and dashes of Windows are control characters, without an error."""
 _ASCII = bytes(range(128))
 _SHOWN = 24
