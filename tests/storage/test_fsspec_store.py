@@ -184,7 +184,7 @@ def test_what_may_be_wrong_is_refused(hub: dict[str, bytes]) -> None:
             list(store.list(name))
 
 
-@pytest.mark.parametrize("url", ["xyz://a", "S3://a", "://a", "a b://c", "memory+x://a"])
+@pytest.mark.parametrize("url", ["xyz://a", "s4://a", "://a", "a b://c", "memory+x://a"])
 def test_an_unknown_protocol_gets_a_list_of_those_that_are_known(url: str) -> None:
     with pytest.raises(OptionError, match=r"file://, s3://.* https://.*fsspec: .*hf.*memory.*zip"):
         locate(url)

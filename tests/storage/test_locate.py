@@ -80,7 +80,7 @@ def test_joining_to_nothing_is_the_name() -> None:
     assert join("", "a/b") == "a/b"
 
 
-@pytest.mark.parametrize("path", ["S3://b/k", "nothing://n/a", "a b://c", "://"])
+@pytest.mark.parametrize("path", ["s4://b/k", "nothing://n/a", "a b://c", "://"])
 def test_an_unknown_scheme_names_those_that_are_known(path: str) -> None:
     with pytest.raises(OptionError, match=r"file://, s3://, gs://, az://, http://, https://"):
         locate(path)

@@ -22,7 +22,7 @@ from penstock.index._formats import (
     load,
     record_formats,
 )
-from penstock.index._heads import format_by_head, open_by_name
+from penstock.index._heads import format_by_head, head_of, open_by_name
 from penstock.index._listing import Found, Listing, What, joined, list_each, list_files
 from penstock.index._splits import doubts_about
 from penstock.jsonl import without_compression
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("penstock.datasets")
 _SHOWN = 5
+_LOOKED_AT = 16
+"""Files whose first bytes are asked for; those without any, also compressed, say nothing."""
 
 
 class FolderFormat(Protocol):
@@ -340,7 +342,8 @@ def _without_records(at_path: Detected) -> Detected:
         files = [one for one in listing.files if not _has_ending(one)]
         others = [one for one in listing.files if _has_ending(one)]
     asked = files or others
-    first = next((one for one in asked if one.entry.size), asked[0]) if asked else None
+    with_text = (one for one in asked[:_LOOKED_AT] if one.entry.size and head_of(one, 1))
+    first = next(with_text, asked[0]) if asked else None
     problem = next(iter(problems_of(listing, at_path.options)), None)
     is_part = problem is not None and listing.folder is not None
     row = None if first is None or is_part else format_by_head(first)

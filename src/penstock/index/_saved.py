@@ -22,7 +22,7 @@ class _DataFile(msgspec.Struct):
     filename: str
 
 
-class _State(msgspec.Struct, rename={"files": "_data_files"}):
+class _SavedState(msgspec.Struct, rename={"files": "_data_files"}):
     files: list[_DataFile]
 
 
@@ -47,7 +47,7 @@ def leave_out_unsaved(files: Sequence[Found], *, is_folder: bool) -> list[Found]
             continue
         try:
             text = fetch_metadata(store, name, known, largest=_LARGEST)
-            state = msgspec.json.decode(text, type=_State)
+            state = msgspec.json.decode(text, type=_SavedState)
         except (CorruptFileError, msgspec.DecodeError, UnicodeDecodeError):
             continue  # Of another program.
         saved = {join(folder, file.filename) for file in state.files}

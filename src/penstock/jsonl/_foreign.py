@@ -141,7 +141,7 @@ def conversion_of(path: str, text: bytes) -> str:
     >>> conversion_of("a.csv", b"\x93a\x94 \x96 \x80")
     'Convert the file: iconv -f WINDOWS-1252 -t UTF-8 a.csv'
     """
-    readings, foreign = {}, text.strip(_ASCII)
+    readings, foreign = {}, text.lstrip(_ASCII).rstrip()
     for encoding, codec in _ENCODINGS.items():
         with suppress(UnicodeDecodeError):
             readings[encoding] = foreign.decode(codec)[:_SHOWN]

@@ -176,7 +176,7 @@ class CsvScan:
         except (pa.ArrowInvalid, UnicodeDecodeError) as why:
             raise MalformedLineError(
                 f"{self._path}: its first row cannot be read: {why}. CSV is read as UTF-8.",
-                remedy=f"{conversion_of(self._path, row)} If it is no CSV, name its format.",
+                remedy=f"{conversion_of(self._path, row)}. If it is no CSV, name its format.",
                 path=self._path,
                 offset=0,
             ) from None
