@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 LAKES = {
     "Delta Lake": ("year=2024/part-0.parquet", "_delta_log/00000000000000000000.json"),
-    "Iceberg": ("data/year=2024/part-0.parquet", "metadata/00001-6ee9c2a9.metadata.json"),
+    "Iceberg": (
+        "data/year=2024/part-0.parquet",
+        "metadata/00001-6ee9c2a9-4d7a-4b14-9c5e-943f9e0ff69d.metadata.json",
+    ),
     "Hudi": ("year=2024/part-0.parquet", ".hoodie/hoodie.properties"),
 }
 REMEDIES = {
@@ -88,6 +91,7 @@ def test_other_files_around_a_lake_table_are_read(title: str, tmp_path: Path) ->
     write_lake(tmp_path / "all" / "t", title)
     (tmp_path / "all" / "a.jsonl").write_text("{}\n")
     assert len(penstock.open(f"{tmp_path}/all/*.jsonl")) == 1
+    assert len(penstock.open(tmp_path / "all", format="jsonl", index=tmp_path / "index")) == 1
     create_default_jsonl_indexer(tmp_path / "all")()
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "all" / "b.parquet")
     assert len(penstock.open(tmp_path / "all" / "b.parquet")) == 2
@@ -95,7 +99,8 @@ def test_other_files_around_a_lake_table_are_read(title: str, tmp_path: Path) ->
 
 def test_a_folder_called_metadata_alone_is_no_table(tmp_path: Path) -> None:
     (tmp_path / "metadata").mkdir()
-    (tmp_path / "metadata" / "train.metadata.json").write_text("{}")
+    for name in ("train.metadata.json", "2024.metadata.json", "v1.json"):
+        (tmp_path / "metadata" / name).write_text("{}")
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "a.parquet")
     assert len(penstock.open(tmp_path)) == 2
 

@@ -34,6 +34,7 @@ from penstock.index import (
     place_beside,
     place_of,
     records_beside,
+    refuse_lakes,
     refuse_put_aside,
 )
 from penstock.index import look_at as detected_at
@@ -60,6 +61,8 @@ def look_at(path: str, options: StorageOptions, index: str | None = None) -> Det
     name, chosen, split = given_format()
     found = detected_at(path, options, index, format_name=name, format_options=chosen, split=split)
     found.warn_of_doubts()
+    if found.format.head is not None:
+        refuse_lakes(found.listing, options)
     return found
 
 

@@ -231,8 +231,7 @@ _index_option = option(
 )
 
 
-FORMAT, FORMAT_OPTIONS = "penstock.format", "penstock.format_options"
-SPLIT = "penstock.split"
+FORMAT, FORMAT_OPTIONS, SPLIT = "penstock.format", "penstock.format_options", "penstock.split"
 """Where the options of a format are kept in the context of a command."""
 _SIGNS = {"tab": "\t", "\\t": "\t", "none": None}
 

@@ -23,6 +23,7 @@ from penstock.index._formats import (
     record_formats,
 )
 from penstock.index._heads import format_by_head, head_of, open_by_name
+from penstock.index._lakes import refuse_lakes
 from penstock.index._listing import Found, Listing, What, joined, list_each, list_files
 from penstock.index._splits import doubts_about
 from penstock.jsonl import without_compression
@@ -104,7 +105,7 @@ class Detected:
 
     def warn_of_doubts(self) -> None:
         """Log what may not be meant, a line each: several splits, files that hold the same."""
-        for doubt in doubts_about(self.listing):
+        for doubt in () if self.format.folder else doubts_about(self.listing):
             warn_once(_log, f"{self.listing.named[0]}: {doubt}")
 
     def by_files(self) -> Detected:
@@ -138,6 +139,10 @@ def look_at(  # noqa: PLR0913 (options, given by name)
         found = _detected(what, options, folder, split)
     else:
         found = _named_format(format_name, what, options, folder, split)
+    files = found.listing.files
+    is_guess = bool(files) and not found.format.names(files[0].entry.name)
+    if found.trouble is not None or (is_guess and found.listing.folder is not None):
+        refuse_lakes(found.listing, options, found.others)
     if found.listing.left_out:
         found = replace(found, others=[*found.listing.left_out, *found.others])
     if not format_options:
@@ -246,7 +251,7 @@ def _several(paths: Sequence[What], options: StorageOptions, split: str | None) 
                 f"{part.folder} is a folder of {found.format.title}, which is opened alone. Put "
                 f"several together by penstock.open(…) + penstock.open(…).{records_beside(part)}"
             )
-    return joined(parts, options, split)
+    return joined(parts, split)
 
 
 def pattern_of(listing: Listing, files: Sequence[Found]) -> str:

@@ -1,18 +1,19 @@
-"""Tables of Delta Lake, Iceberg and Hudi, whose logs say which files count: refused until read."""
+"""Tables of Delta Lake, Iceberg and Hudi, whose logs say which files count: they are refused."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import OptionError, StorageError
-from penstock.storage import LocalStore, is_read_only, join
+from penstock.storage import LocalStore, is_read_only, join, locate
 
 if TYPE_CHECKING:
-    from penstock.storage import Store
+    from penstock.index._listing import Found, Listing
+    from penstock.storage import StorageOptions, Store
 
 _ENDINGS = (".parquet", ".orc", ".avro")
 """Of files with the rows of such a table."""
@@ -39,7 +40,7 @@ _LAKES = (
     _Lake(
         "Iceberg",
         "metadata",
-        r"(?:(.*)/)?metadata/v?\d[^/]*\.metadata\.json(?:\.gz)?",
+        r"(?:(.*)/)?metadata/(?:v\d+|\d+-[0-9a-f-]{36})(?:\.gz)?\.metadata\.json(?:\.gz)?",
         "Give its current version: penstock.open(table.scan().to_arrow()), where table is what "
         "pyiceberg loads from its catalog, or write that to a folder of its own: "
         "pyarrow.dataset.write_dataset(table.scan().to_arrow_batch_reader(), 'FOLDER', "
@@ -62,28 +63,29 @@ def is_log(name: str) -> bool:
 
 
 def refuse_lakes(
-    store: Store, folder: str | None, names: Iterable[str], logs: Iterable[str] = ()
+    listing: Listing, options: StorageOptions | None, others: Sequence[Found] = ()
 ) -> None:
-    """Raise where files belong to a table whose log says which of them count.
+    """Raise where files of a listing, or others, belong to a table whose log says which count.
 
-    `folder` is the one that was named, `names` are the files, and `logs` those of which `is_log` is
-    true, known where a remote folder was listed. The folders around local files are looked into; of
-    remote ones only that where the table of the first file begins, by its name.
+    Looks into all folders around local files. In an object store it looks only into that in which
+    the table of the first file begins, by its name, and at what the listing saw.
     """
-    tables = (name for name in names if name.lower().endswith(_ENDINGS))
-    folders = dict.fromkeys(name.rpartition("/")[0] for name in tables)
-    folders |= {} if folder is None else {folder: None}
+    store, name = locate(listing.named[0], options)
+    files = (found.entry.name for found in [*listing.files, *others])
+    tables = (file for file in files if file.lower().endswith(_ENDINGS))
+    folders = dict.fromkeys(file.rpartition("/")[0] for file in tables)
+    folders |= {} if listing.folder is None else {name: None}
     # A user who names files of the log means them.
-    asked = [name for name in folders if name.rpartition("/")[2] not in _FOLDERS]
+    asked = [folder for folder in folders if folder.rpartition("/")[2] not in _FOLDERS]
     if isinstance(store, LocalStore):
         seen: set[str] = set()
-        for below in asked:
-            _refuse_around(store, below, seen)
+        for folder in asked:
+            _refuse_around(store, folder, seen)
     elif asked:
-        for log in logs:
+        for log in listing.logs:
             _refuse_log(store, log)
-        if not is_read_only(store.path(asked[0])):
-            _refuse_begin(store, folder, asked[0])
+        if not is_read_only(listing.base):
+            _refuse_begin(store, None if listing.folder is None else name, asked[0])
 
 
 def _refuse_around(store: Store, folder: str, seen: set[str]) -> None:

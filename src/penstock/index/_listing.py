@@ -18,7 +18,7 @@ from natsort import natsorted, ns
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.index._fingerprint import digest
 from penstock.index._formats import format_by_name
-from penstock.index._lakes import is_log, refuse_lakes
+from penstock.index._lakes import is_log
 from penstock.index._names import TOKEN_FOLDER
 from penstock.index._saved import leave_out_unsaved
 from penstock.index._splits import files_of_split
@@ -84,7 +84,7 @@ class Listing:
     left_out: Sequence[Found] = ()
     """Files with the ending of data that are none, by what lies beside them."""
     logs: Sequence[str] = ()
-    """Names of the files of logs that say which files are data."""
+    """Names of remote files below the folder that are logs of lake tables; see `_lakes.py`."""
 
     @cached_property
     def is_remote(self) -> bool:
@@ -113,11 +113,11 @@ def list_files(
 
     In a folder or behind a pattern only names with one of `suffixes` count, in natural order
     without regard to case; a file that is named itself is always taken. With `split`, of all these
-    only the files of that split. Tables that only their logs explain raise.
+    only the files of that split.
     """
     if isinstance(what, str | os.PathLike):
-        return _checked(_list_path(what, suffixes, options), options, split)
-    return joined(list_each(what, suffixes, options), options, split)
+        return _of_split(_list_path(what, suffixes, options), split)
+    return joined(list_each(what, suffixes, options), split)
 
 
 def list_each(
@@ -144,17 +144,12 @@ def _list_path(what: What, suffixes: tuple[str, ...], options: StorageOptions | 
     return listing
 
 
-def _checked(listing: Listing, options: StorageOptions | None, split: str | None) -> Listing:
-    """Return the files of a split; raise where files are of a table that only its log explains."""
-    if split is not None:
-        # As behind a pattern, other files are not meant, and the index is not that of the folder.
-        files = files_of_split(listing, split)
-        listing = replace(listing, files=files, folder=None, is_pattern=True, split=split)
-    if listing.files or listing.folder is not None:
-        store, name = locate(listing.named[0], options)
-        names = (found.entry.name for found in listing.files)
-        refuse_lakes(store, None if listing.folder is None else name, names, listing.logs)
-    return listing
+def _of_split(listing: Listing, split: str | None) -> Listing:
+    if split is None:
+        return listing
+    # As behind a pattern, other files are not meant, and the index is not that of the folder.
+    files = files_of_split(listing, split)
+    return replace(listing, files=files, folder=None, is_pattern=True, split=split)
 
 
 def list_again(
@@ -173,13 +168,8 @@ def list_again(
     return replace(listing, files=now.files, left_out=now.left_out)
 
 
-def joined(
-    parts: Sequence[Listing], options: StorageOptions | None, split: str | None = None
-) -> Listing:
-    """Return the files of several listings, in their order, each once; of a split if one is given.
-
-    It raises as `list_files` does.
-    """
+def joined(parts: Sequence[Listing], split: str | None = None) -> Listing:
+    """Return the files of several listings, in their order, each once."""
     if not parts:
         raise OptionError("an empty list of paths names no data.")
     files = [found for part in parts for found in part.files]
@@ -195,7 +185,7 @@ def joined(
     left_out = [found for part in parts for found in part.left_out]
     logs = [log for part in parts for log in part.logs]
     listing = Listing(named, None, base, files, left_out=left_out, logs=logs)
-    return _checked(listing, options, split)
+    return _of_split(listing, split)
 
 
 def _listed(path: str, options: StorageOptions | None) -> Listing:

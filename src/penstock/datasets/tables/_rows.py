@@ -17,7 +17,7 @@ from penstock.datasets.tables._files import TableFiles
 from penstock.datasets.tables._heads import table_format
 from penstock.decode import as_records, fit_batch
 from penstock.errors import ObjectNotFoundError, OptionError, SchemaMismatchError
-from penstock.index import list_files
+from penstock.index import list_files, refuse_lakes
 from penstock.storage import StorageOptions, is_pattern, is_remote
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class TableRows(Reopened[TableFiles]):
         endings = table_format(self._FORMAT).endings
         what = paths[0] if len(paths) == 1 else paths
         listing = list_files(what, endings, self._options, self._split)
+        refuse_lakes(listing, self._options)
         if not listing.files:
             raise ObjectNotFoundError(
                 f"{listing.named[0]} holds no {' or '.join(endings)} file.", path=listing.base
