@@ -59,7 +59,7 @@ def test_a_line_that_was_blanked_in_place_is_found(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_index_is_a_finding(ending: str, name: str, harm: str, tmp_path: Path) -> None:
-    written(tmp_path / f"a.{ending}", *['{"number": 1}'] * 9)
+    written(tmp_path / f"a.{ending}", *['{"number": 1}' if ending == "jsonl" else "n,m"] * 9)
     succeed("index", tmp_path, "--full-hash")
     path = tmp_path / "index" / name
     if harm == "cut":

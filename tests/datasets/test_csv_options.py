@@ -260,7 +260,7 @@ def test_text_in_another_encoding_is_named_with_the_command_that_converts_it(
 ) -> None:
     file = tmp_path / "a.csv"
     file.write_bytes("a,b\né,1\n".encode("latin-1"))
-    with pytest.raises(SchemaMismatchError, match=r"'a' holds .*not UTF-8.*iconv -f LATIN1"):
+    with pytest.raises(SchemaMismatchError, match=r"'a' holds .*not UTF-8.*iconv -f WINDOWS-1252"):
         penstock.open(file)[0]
     file = tmp_path / "b.csv"
     file.write_bytes("a,b\n1,2\n".encode("utf-16-le"))

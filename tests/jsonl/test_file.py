@@ -39,7 +39,7 @@ def test_a_relative_path_is_taken_from_the_working_directory(
 
 
 @pytest.mark.parametrize(
-    "path", ["S3://host/a.jsonl", "nothing://x/a.jsonl", "file://host/a.jsonl"]
+    "path", ["s4://host/a.jsonl", "nothing://x/a.jsonl", "file://host/a.jsonl"]
 )
 def test_a_place_that_nothing_is_known_of_is_a_value_error(path: str) -> None:
     for kind in (JsonlFile, JsonlDir):

@@ -184,10 +184,32 @@ def test_what_may_be_wrong_is_refused(hub: dict[str, bytes]) -> None:
             list(store.list(name))
 
 
-@pytest.mark.parametrize("url", ["xyz://a", "S3://a", "://a", "a b://c", "memory+x://a"])
+@pytest.mark.parametrize("url", ["xyz://a", "s4://a", "://a", "a b://c", "memory+x://a"])
 def test_an_unknown_protocol_gets_a_list_of_those_that_are_known(url: str) -> None:
     with pytest.raises(OptionError, match=r"file://, s3://.* https://.*fsspec: .*hf.*memory.*zip"):
         locate(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "needs"),
+    [
+        ("zip://a.jsonl", "fo"),
+        ("tar://a.jsonl", "fo"),
+        ("reference://a.jsonl", "fo"),
+        ("github://a/b.jsonl", "org.*repo"),
+        ("dbfs://a.jsonl", "instance.*token"),
+    ],
+)
+def test_options_that_a_protocol_needs_are_named(url: str, needs: str) -> None:
+    store, name = locate(url)
+    with pytest.raises(OptionError, match=rf"{url.partition('/')[0]}// needs {needs}.*options="):
+        store.entry(name)
+
+
+@pytest.mark.parametrize("scheme", ["simplecache", "filecache", "dir", "generic", "async_wrapper"])
+def test_a_layer_over_another_place_is_refused(scheme: str) -> None:
+    with pytest.raises(OptionError, match=f"{scheme}:// is a layer .*Name that place itself"):
+        locate(f"{scheme}://a.jsonl")
 
 
 def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:

@@ -76,11 +76,28 @@ def test_what_is_joined_is_located_below(directory: str, names: list[str]) -> No
     assert name == f"{top.rstrip('/')}/{relative}".removeprefix("" if top else "/")
 
 
+@given(NAMES)
+def test_the_case_of_a_scheme_says_nothing(names: list[str]) -> None:
+    path = "/" + "/".join(names)
+    assert locate(f"FILE://{quote(path)}") == locate(f"file://{quote(path)}")
+    assert locate(join("File:///data", names[0])) == locate(join("file:///data", names[0]))
+    assert locate(f"S3://bucket{path}") == locate(f"s3://bucket{path}")
+    assert not is_remote(f"FILE://{path}")
+    assert is_remote(f"S3://bucket{path}")
+
+
+@pytest.mark.parametrize("inner", ["file:///data/a.jsonl", "s3://b/a.jsonl"])
+def test_a_chain_with_a_cache_is_refused_with_the_place_itself(inner: str) -> None:
+    for chain in ("simplecache::", "filecache::simplecache::", "blockcache://x::"):
+        with pytest.raises(OptionError, match=f"chained URLs are not read.*kept anyway: {inner}"):
+            locate(f"{chain}{inner}")
+
+
 def test_joining_to_nothing_is_the_name() -> None:
     assert join("", "a/b") == "a/b"
 
 
-@pytest.mark.parametrize("path", ["S3://b/k", "nothing://n/a", "a b://c", "://"])
+@pytest.mark.parametrize("path", ["s4://b/k", "nothing://n/a", "a b://c", "://"])
 def test_an_unknown_scheme_names_those_that_are_known(path: str) -> None:
     with pytest.raises(OptionError, match=r"file://, s3://, gs://, az://, http://, https://"):
         locate(path)

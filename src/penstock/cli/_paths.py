@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock._words import counted
-from penstock.cli._verb import FORMAT, FORMAT_OPTIONS
+from penstock.cli._verb import FORMAT, FORMAT_OPTIONS, SPLIT
 from penstock.datasets import Source, open_found
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, StaleIndexError
 from penstock.index import (
@@ -34,6 +34,7 @@ from penstock.index import (
     place_beside,
     place_of,
     records_beside,
+    refuse_lakes,
     refuse_put_aside,
 )
 from penstock.index import look_at as detected_at
@@ -48,17 +49,21 @@ _ROW_BYTES = 24
 _log = logging.getLogger("penstock.cli")
 
 
-def given_format() -> tuple[str | None, dict[str, Any] | None]:
-    """Return the format and its options that the command was given."""
+def given_format() -> tuple[str | None, dict[str, Any] | None, str | None]:
+    """Return the format, its options and the split that the command was given."""
     ctx = click.get_current_context(silent=True)
     given = {} if ctx is None else ctx.meta
-    return given.get(FORMAT), given.get(FORMAT_OPTIONS)
+    return given.get(FORMAT), given.get(FORMAT_OPTIONS), given.get(SPLIT)
 
 
 def look_at(path: str, options: StorageOptions, index: str | None = None) -> Detected:
     """Return what lies at a PATH, by the options of formats that the command was given."""
-    name, chosen = given_format()
-    return detected_at(path, options, index, format_name=name, format_options=chosen)
+    name, chosen, split = given_format()
+    found = detected_at(path, options, index, format_name=name, format_options=chosen, split=split)
+    found.warn_of_doubts()
+    if found.format.head is not None:
+        refuse_lakes(found.listing, options)
+    return found
 
 
 def refuse_tokens(path: str, found: Detected, why: str) -> None:
@@ -187,8 +192,13 @@ class Indexed:
 
 
 def index_of(path: str, found: Detected) -> Indexed | None:
-    """Return the index of a PATH if it has one; raise for a damaged, or a missing chosen one."""
+    """Return the index of a PATH if it has one; raise for a damaged, or a missing chosen one.
+
+    Files of a format that neither their names nor the caller say have none in the cache directory.
+    """
     for place in places_of(found):
+        if isinstance(found.trouble, OptionError) and not place.beside and found.index is None:
+            found.checked()  # What was opened with other options once says nothing of these files.
         if exists(place):
             return _looked_at(path, found, place)
         refuse_put_aside(place.folder)

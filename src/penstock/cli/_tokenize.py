@@ -145,9 +145,11 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
     if ends is None and sample_size is not None:
         raise OptionError(f"{file} does not say which token ends a document. Give its id: --eos ID")
     what: object = src
-    row, chosen = given_format()
-    if where is not None or row is not None or chosen is not None:
-        source = penstock.open(src, format=row, format_options=chosen, storage_options=call.options)
+    row, chosen, split = given_format()
+    if any(one is not None for one in (where, row, chosen, split)):
+        source = penstock.open(
+            src, format=row, format_options=chosen, split=split, storage_options=call.options
+        )
         what = source if where is None else source.where(where)
     texts = input_of(what, call.options)
     is_narrow = dtype == "uint16" or (dtype == "auto" and known.vocabulary <= _NARROW)

@@ -231,7 +231,7 @@ _index_option = option(
 )
 
 
-FORMAT, FORMAT_OPTIONS = "penstock.format", "penstock.format_options"
+FORMAT, FORMAT_OPTIONS, SPLIT = "penstock.format", "penstock.format_options", "penstock.split"
 """Where the options of a format are kept in the context of a command."""
 _SIGNS = {"tab": "\t", "\\t": "\t", "none": None}
 
@@ -240,8 +240,8 @@ def _keep_format_option(ctx: click.Context, param: click.Parameter, value: objec
     """Keep an option of a format for `look_at`, so that no verb has to hand it on."""
     if value in (None, ()):
         return
-    if param.name == "format":
-        ctx.meta[FORMAT] = value
+    if (key := {"format": FORMAT, "split": SPLIT}.get(str(param.name))) is not None:
+        ctx.meta[key] = value
         return
     if isinstance(value, str):
         value = _SIGNS.get(value, value)
@@ -287,5 +287,10 @@ _format_options = (
         "--format NAME",
         "Format of all files (jsonl, csv, parquet …), where their names do not say it.",
         "format",
+    ),
+    _format_option(
+        "--split NAME",
+        "Only the files of one split, by their names (train, validation …).",
+        "split",
     ),
 )

@@ -25,6 +25,7 @@ def open(  # noqa: A001, PLR0913 (the name that users type is penstock.open; opt
     *,
     format: str | None = None,  # noqa: A002 (as users know it)
     index: str | os.PathLike[str] | None = None,
+    split: str | None = None,
     refresh: Refresh = "auto",
     progress: bool | View | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -44,6 +45,11 @@ def open(  # noqa: A001, PLR0913 (the name that users type is penstock.open; opt
             first bytes say another one, or nothing.
         index: The folder of the index, where the default place is slow, full or not shared. Every
             later call needs it again.
+        split: The files of one split, by their names as hubs give them: `"train"` chooses
+            `train-00000-of-00002.parquet`, `data/train/…` and `train.jsonl`. `valid`, `val` and
+            `dev` are `validation`; `eval` is `test`. Other names match a folder, or the name of a
+            file without its ending. Without it, files of several splits are all read, and the log
+            says so.
         refresh: What becomes of an index whose files changed. "auto": one that `open` made is
             brought up to date; one that was built on purpose (`penstock index`) raises
             `StaleIndexError`. "update": any index gets what is new, and raises where a file
@@ -65,8 +71,8 @@ def open(  # noqa: A001, PLR0913 (the name that users type is penstock.open; opt
     if isinstance(what, Source):
         return what
     if not _are_paths(what):
-        if format is not None or format_options:
-            raise OptionError("format= and format_options= are for files, not for records.")
+        if format is not None or format_options or split is not None:
+            raise OptionError("format=, format_options= and split= are for files, not for records.")
         from penstock.datasets._memory import in_memory  # noqa: PLC0415 (only when used)
 
         source = in_memory(what)
@@ -80,9 +86,18 @@ def open(  # noqa: A001, PLR0913 (the name that users type is penstock.open; opt
             _log.warning("an empty list was opened: there are no records, and no paths of any")
         return source
     options = StorageOptions(storage_options)
-    look = partial(look_at, what, options, index, format_name=format, format_options=format_options)
+    look = partial(
+        look_at,
+        what,
+        options,
+        index,
+        format_name=format,
+        format_options=format_options,
+        split=split,
+    )
     found = look().checked()
     found.warn_of_left_out()
+    found.warn_of_doubts()
     try:
         return open_found(found, progress=progress, refresh=refresh)
     except CorruptIndexError:
@@ -107,7 +122,8 @@ def open_found(
     opens = load(found.format.source)
     if found.format.scanner is None:
         has_place = found.format.has_index and found.index is not None
-        chosen = {"index": found.index} if has_place else {}
+        chosen: dict[str, Any] = {"index": found.index} if has_place else {}
+        chosen |= {} if found.split is None else {"split": found.split}
         source: Source = opens(found.what, storage_options=found.options, **chosen, **found.given)
     else:
         index = open_or_build(

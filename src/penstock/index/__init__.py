@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.index._indexer import SampleGeneratorInterface as SampleGeneratorInterface
     from penstock.index._indexer import create_default_jsonl_indexer as create_default_jsonl_indexer
     from penstock.index._indexer import noop_sample_processing as noop_sample_processing
+    from penstock.index._lakes import refuse_lakes
     from penstock.index._listing import (
         INDEX_FOLDER,
         Found,
@@ -122,6 +123,7 @@ __all__, __getattr__, __dir__ = facade(
         "_folder": "leftover_problem put_aside_in refuse_put_aside remove_leftover",
         "_formats": "CSV Format LINES format_by_name format_named load",
         "_heads": "check_heads",
+        "_lakes": "refuse_lakes",
         "_listing": "Found INDEX_FOLDER IndexPlace Listing list_files place_beside place_of",
         "_load": "meta_of read_meta",
         "_meta": "FileMeta Meta TokensMeta",

@@ -6,12 +6,18 @@ import glob
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock._words import counted, few, warn_once
-from penstock.errors import ObjectNotFoundError, OptionError, PenstockError
+from penstock.errors import (
+    MalformedLineError,
+    ObjectNotFoundError,
+    OptionError,
+    PenstockError,
+)
 from penstock.index._formats import (
     FORMATS,
     LINES,
@@ -22,8 +28,11 @@ from penstock.index._formats import (
     load,
     record_formats,
 )
-from penstock.index._heads import format_by_head, open_by_name
+from penstock.index._heads import format_by_head, head_of, open_by_name
+from penstock.index._lakes import refuse_lakes
 from penstock.index._listing import Found, Listing, What, joined, list_each, list_files
+from penstock.index._splits import doubts_about
+from penstock.jsonl import without_compression
 from penstock.storage import StorageOptions, is_pattern, without_query
 
 if TYPE_CHECKING:
@@ -32,6 +41,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("penstock.datasets")
 _SHOWN = 5
+_LOOKED_AT = 16
+"""Files whose first bytes are asked for; those without any, also compressed, say nothing."""
 
 
 class FolderFormat(Protocol):
@@ -71,6 +82,8 @@ class Detected:
     """Options of the scanner that the caller chose; the others are found, or those of an index."""
     others: Sequence[Found] = ()
     """The files that a folder holds, or a pattern matches, and the source leaves out."""
+    split: str | None = None
+    """What chooses among the files of `what` by their names."""
 
     def scanner(self, made_with: Mapping[str, object] | None = None) -> Scanner:
         """Return what finds the records; `made_with` are the options of an existing index."""
@@ -96,6 +109,15 @@ class Detected:
         if self.others:
             warn_once(_log, f"{self.listing.named[0]}: {self.left_out()}")
 
+    def warn_of_doubts(self) -> None:
+        """Log what may not be meant, a line each: several splits, files that hold the same."""
+        for doubt in () if self.format.folder else doubts_about(self.listing):
+            warn_once(_log, f"{self.listing.named[0]}: {doubt}")
+
+    def by_files(self) -> Detected:
+        """Return the same files, named one by one: a folder would be listed by endings."""
+        return replace(self, what=[one.path for one in self.listing.files], split=None)
+
     def checked(self) -> Detected:
         """Return this, or raise where it does not open."""
         if self.trouble is not None:
@@ -103,24 +125,32 @@ class Detected:
         return self
 
 
-def look_at(
+def look_at(  # noqa: PLR0913 (options, given by name)
     what: What | Sequence[What],
     options: StorageOptions | None = None,
     index: str | os.PathLike[str] | None = None,
     *,
     format_name: str | None = None,
     format_options: Mapping[str, Any] | None = None,
+    split: str | None = None,
 ) -> Detected:
     """Return what lies at a path, a pattern or a list of those, with the options of its format.
 
-    `format_name` is the format of all files there, whatever their names and first bytes say.
+    `format_name` is the format of all files there, whatever their names and first bytes say;
+    `split` chooses among the files by their names.
     """
     options = StorageOptions() if options is None else options
     folder = None if index is None else os.fspath(index)
     if format_name is None:
-        found = _detected(what, options, folder)
+        found = _detected(what, options, folder, split)
     else:
-        found = _named_format(format_name, what, options, folder)
+        found = _named_format(format_name, what, options, folder, split)
+    files = found.listing.files
+    is_guess = bool(files) and not found.format.names(files[0].entry.name)
+    if found.trouble is not None or (is_guess and found.listing.folder is not None):
+        refuse_lakes(found.listing, options, found.others)
+    if found.listing.left_out:
+        found = replace(found, others=[*found.listing.left_out, *found.others])
     if not format_options:
         return found
     found.format.check_options(format_options)
@@ -129,15 +159,19 @@ def look_at(
 
 
 def _named_format(
-    name: str, what: What | Sequence[What], options: StorageOptions, index: str | None
+    name: str,
+    what: What | Sequence[What],
+    options: StorageOptions,
+    index: str | None,
+    split: str | None,
 ) -> Detected:
     """Return the files at a path as those of one row of the table."""
     row = format_named(name)
     if row is None:
         known = ", ".join(row.name for row in FORMATS)
         raise OptionError(f"format={name!r}: there is no such format; there are: {known}.")
-    listing = list_files(what, (), options)
-    at_path = Detected(what, row, listing, options, index)
+    listing = list_files(what, (), options, split)
+    at_path = Detected(what, row, listing, options, index, split=split)
     if row.folder is not None:
         found = _together(replace(at_path, what=listing.named[0]), [row], listing)
         if found is None:
@@ -150,11 +184,13 @@ def _named_format(
     if not files:
         text = f"{listing.named[0]} holds no files with records."
         return replace(at_path, trouble=ObjectNotFoundError(text, path=listing.named[0]))
-    each = what if all(row.names(one.entry.name) for one in files) else [one.path for one in files]
-    return replace(at_path, what=each, listing=replace(listing, files=files), others=others)
+    at_path = replace(at_path, listing=replace(listing, files=files), others=others)
+    return at_path if all(row.names(one.entry.name) for one in files) else at_path.by_files()
 
 
-def _detected(what: What | Sequence[What], options: StorageOptions, index: str | None) -> Detected:
+def _detected(
+    what: What | Sequence[What], options: StorageOptions, index: str | None, split: str | None
+) -> Detected:
     """Return which format lies at a path.
 
     Of several formats the first in the table is taken, and a folder without records has lines, of
@@ -163,10 +199,11 @@ def _detected(what: What | Sequence[What], options: StorageOptions, index: str |
     if isinstance(what, list | tuple) and len(what) == 1:
         (what,) = what
     if not isinstance(what, str | os.PathLike):
-        return _of_records(Detected(what, LINES, _several([*what], options), options, index))
+        several = _several([*what], options, split)
+        return _of_records(Detected(what, LINES, several, options, index, split=split))
     path = os.fspath(what)
     try:
-        listing = list_files(path, (), options)
+        listing = list_files(path, (), options, split)
     except ObjectNotFoundError:
         unlisted = Listing((path,), None, os.path.dirname(path), [])
         at_path = Detected(path, LINES, unlisted, options, index)
@@ -174,7 +211,7 @@ def _detected(what: What | Sequence[What], options: StorageOptions, index: str |
         if found is None:
             raise
         return found
-    at_path = Detected(path, LINES, listing, options, index)
+    at_path = Detected(path, LINES, listing, options, index, split=split)
     return _together(at_path, _marked(at_path), listing) or _of_records(at_path)
 
 
@@ -209,7 +246,7 @@ def _together(
     return None
 
 
-def _several(paths: Sequence[What], options: StorageOptions) -> Listing:
+def _several(paths: Sequence[What], options: StorageOptions, split: str | None) -> Listing:
     """Return the files of several paths; raise for a folder that only opens alone."""
     parts = list_each(paths, (), options)
     for part in parts:
@@ -220,7 +257,7 @@ def _several(paths: Sequence[What], options: StorageOptions) -> Listing:
                 f"{part.folder} is a folder of {found.format.title}, which is opened alone. Put "
                 f"several together by penstock.open(…) + penstock.open(…).{records_beside(part)}"
             )
-    return joined(parts)
+    return joined(parts, split)
 
 
 def pattern_of(listing: Listing, files: Sequence[Found]) -> str:
@@ -311,13 +348,20 @@ def _several_formats(present: Mapping[Format, list[Found]], listing: Listing) ->
 def _without_records(at_path: Detected) -> Detected:
     """Return the format of files whose names are of no format with records."""
     listing = at_path.listing
-    first = listing.files[0] if listing.files else None
-    row = None if first is None or listing.folder is not None else format_by_head(first)
-    if row is not None:
-        # Names that say nothing are given one by one: a pattern would be listed by its endings.
-        each = [one.path for one in listing.files] if listing.is_pattern else at_path.what
-        return replace(at_path, what=each, format=row)
+    files, others = listing.files, list[Found]()
+    if listing.folder is not None:  # There, first bytes speak only for names without an ending.
+        files = [one for one in listing.files if not _has_ending(one)]
+        others = [one for one in listing.files if _has_ending(one)]
+    asked = files or others
+    with_text = (one for one in asked[:_LOOKED_AT] if one.entry.size and head_of(one, 1))
+    first = next(with_text, asked[0]) if asked else None
     problem = next(iter(problems_of(listing, at_path.options)), None)
+    row = None
+    with suppress(*() if problem is None else (MalformedLineError, OptionError)):
+        row = None if first is None else format_by_head(first)
+    if row is not None and files:
+        found = replace(at_path, format=row, listing=replace(listing, files=files), others=others)
+        return found.by_files()
     if first is None:
         shown = listing.folder or listing.named[0]
         other: PenstockError = ObjectNotFoundError(
@@ -328,3 +372,8 @@ def _without_records(at_path: Detected) -> Detected:
         other = OptionError(text, remedy="Name it by format= (--format), as in format='csv'.")
     kept = listing if listing.folder is None else replace(listing, files=[])
     return replace(at_path, listing=kept, trouble=problem or other, problem=problem)
+
+
+def _has_ending(found: Found) -> bool:
+    """Whether the name of a file ends in something behind a point, compression aside."""
+    return "." in without_compression(found.entry.name).rpartition("/")[2]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from penstock.decode import decode_as_json
 from penstock.errors import CorruptFileError, OptionError
 from penstock.index._formats import FORMATS, Format, format_by_bytes, format_named
-from penstock.jsonl import BOM, compression_of, decompressed, refuse_compressed
+from penstock.jsonl import BOM, HEAD_BYTES, compression_of, decompressed, refuse_no_text
 from penstock.storage import without_query
 
 if TYPE_CHECKING:
@@ -22,10 +22,15 @@ _AT_ONCE = 16
 
 
 def head_of(found: Found, size: int = _HEAD_BYTES) -> bytes:
-    """Return the first bytes of a file's text; of a damaged one, those that can be read."""
+    """Return the first bytes of a file's text; of a damaged one, those that can be read.
+
+    A file of a kind that is not read here raises.
+    """
     with found.open() as file:
         if compression_of(found.path) is None:
-            return file.read_at(0, min(size, file.size))
+            text = file.read_at(0, min(size, file.size))
+            refuse_no_text(found.path, text[:HEAD_BYTES])
+            return text
         text = b""
         blocks = cast("Generator[bytes]", decompressed(file, _BLOCK_BYTES))
         with suppress(CorruptFileError), closing(blocks):
@@ -39,13 +44,12 @@ def head_of(found: Found, size: int = _HEAD_BYTES) -> bytes:
 def format_by_head(found: Found) -> Format | None:
     """Return the format that the first bytes of a file say, or None.
 
-    An object over several lines raises: its records, if it has any, lie somewhere inside.
+    Files that are not read here raise, and so does an object over several lines: its records, if it
+    has any, lie somewhere inside.
     """
     head = head_of(found) if found.entry.size else b""
     row = format_by_bytes(head)
-    if row is None:
-        refuse_compressed(found.path, head)
-    elif row.is_lines and is_document(head):
+    if row is not None and row.is_lines and is_document(head):
         raise OptionError(
             f"{found.path} holds a JSON object over several lines. Records are lines, or elements "
             "of an array: write an object a line (jq -c . FILE), or the list inside of the object "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -18,7 +18,10 @@ from natsort import natsorted, ns
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.index._fingerprint import digest
 from penstock.index._formats import format_by_name
+from penstock.index._lakes import is_log
 from penstock.index._names import TOKEN_FOLDER
+from penstock.index._saved import leave_out_unsaved
+from penstock.index._splits import files_of_split
 from penstock.storage import (
     LocalStore,
     StorageOptions,
@@ -76,6 +79,12 @@ class Listing:
     top: frozenset[str] = frozenset()
     """The names of files in the folder itself, and of folders there that hold no data: an index,
     token files."""
+    split: str | None = None
+    """The split that was asked for, where names of files say which one they are of."""
+    left_out: Sequence[Found] = ()
+    """Files with the ending of data that are none, by what lies beside them."""
+    logs: Sequence[str] = ()
+    """Names of remote files below the folder that are logs of lake tables; see `_lakes.py`."""
 
     @cached_property
     def is_remote(self) -> bool:
@@ -98,14 +107,33 @@ def list_files(
     what: What | Sequence[What],
     suffixes: tuple[str, ...] = (),
     options: StorageOptions | None = None,
+    split: str | None = None,
 ) -> Listing:
     """Return the files of a path, a folder (and all below it), a pattern, or a list of those.
 
     In a folder or behind a pattern only names with one of `suffixes` count, in natural order
-    without regard to case; a file that is named itself is always taken.
+    without regard to case; a file that is named itself is always taken. With `split`, of all these
+    only the files of that split.
     """
-    if not isinstance(what, str | os.PathLike):
-        return joined(list_each(what, suffixes, options))
+    if isinstance(what, str | os.PathLike):
+        return _of_split(_list_path(what, suffixes, options), split)
+    return joined(list_each(what, suffixes, options), split)
+
+
+def list_each(
+    paths: Sequence[What],
+    suffixes: tuple[str, ...],
+    options: StorageOptions | None,
+) -> list[Listing]:
+    """Return the files of each path, for `joined`; remote ones are asked for side by side."""
+    look = partial(_list_path, suffixes=suffixes, options=options)
+    if len(paths) <= 1 or not any(map(is_remote, paths)):
+        return [*map(look, paths)]
+    with ThreadPoolExecutor(_AT_ONCE, "penstock-list") as pool:
+        return [*pool.map(carried(look), paths)]
+
+
+def _list_path(what: What, suffixes: tuple[str, ...], options: StorageOptions | None) -> Listing:
     listing = _listed(os.fspath(what), options)
     if suffixes and (listing.folder is not None or listing.is_pattern):
         files = [found for found in listing.files if found.entry.name.lower().endswith(suffixes)]
@@ -116,15 +144,12 @@ def list_files(
     return listing
 
 
-def list_each(
-    paths: Sequence[What], suffixes: tuple[str, ...], options: StorageOptions | None
-) -> list[Listing]:
-    """Return the files of each path; remote ones are asked for side by side."""
-    look = partial(list_files, suffixes=suffixes, options=options)
-    if len(paths) <= 1 or not any(map(is_remote, paths)):
-        return [*map(look, paths)]
-    with ThreadPoolExecutor(_AT_ONCE, "penstock-list") as pool:
-        return [*pool.map(carried(look), paths)]
+def _of_split(listing: Listing, split: str | None) -> Listing:
+    if split is None:
+        return listing
+    # As behind a pattern, other files are not meant, and the index is not that of the folder.
+    files = files_of_split(listing, split)
+    return replace(listing, files=files, folder=None, is_pattern=True, split=split)
 
 
 def list_again(
@@ -139,10 +164,11 @@ def list_again(
     names = [without_query(name).lower() for name in below]
     fitting = (ends for ends in endings if all(name.endswith(ends) for name in names))
     chosen = next(fitting, ())  # Else the first bytes said what they are.
-    return replace(listing, files=list_files(listing.named, chosen, options).files)
+    now = list_files(listing.named, chosen, options, listing.split)
+    return replace(listing, files=now.files, left_out=now.left_out)
 
 
-def joined(parts: Sequence[Listing]) -> Listing:
+def joined(parts: Sequence[Listing], split: str | None = None) -> Listing:
     """Return the files of several listings, in their order, each once."""
     if not parts:
         raise OptionError("an empty list of paths names no data.")
@@ -155,7 +181,11 @@ def joined(parts: Sequence[Listing]) -> Listing:
         raise OptionError("a list of paths must be all local, in one bucket or on one server.")
     named = tuple(named for part in parts for named in part.named)
     around = os.path.commonprefix([part.base.split("/") for part in parts])  # noqa: RUF071 (parts)
-    return Listing(named, None, "/".join(around) or "/", files)
+    base = "/".join(around) or "/"
+    left_out = [found for part in parts for found in part.left_out]
+    logs = [log for part in parts for log in part.logs]
+    listing = Listing(named, None, base, files, left_out=left_out, logs=logs)
+    return _of_split(listing, split)
 
 
 def _listed(path: str, options: StorageOptions | None) -> Listing:
@@ -165,8 +195,9 @@ def _listed(path: str, options: StorageOptions | None) -> Listing:
         root = re.split(r"[*?[]", name, maxsplit=1)[0].rpartition("/")[0]
         found = match(path, options)[1]
         entries = [e for e in found if _is_data(e.name.removeprefix(root).lstrip("/"))]
-        named, files = (store.path(name),), _in_order(store, entries)
-        return Listing(named, None, folder_path(store, root), files, is_pattern=True)
+        files, left_out = _of_saved(_in_order(store, entries), is_folder=False)
+        base = folder_path(store, root)
+        return Listing((store.path(name),), None, base, files, is_pattern=True, left_out=left_out)
     if isinstance(store, LocalStore):
         ways = [_folder if os.path.isdir(name) else _file]
     elif format_by_name(name) is not None:
@@ -184,12 +215,14 @@ def _listed(path: str, options: StorageOptions | None) -> Listing:
 
 def _folder(store: Store, name: str) -> Listing:
     begin = len(name) + (not name.endswith("/") and bool(name))
-    below, top = [], set()
+    below, top, logs = [], set(), list[str]()
+    entries: Iterable[Entry]
     if isinstance(store, LocalStore):
         entries = store.list(name, recursive=True, skip=_is_apart)
         top = {one for one in _APART if os.path.isdir(f"{name}/{one}")}
     else:
-        entries = store.list(name, recursive=True)
+        entries = [*store.list(name, recursive=True)]
+        logs = [entry.name for entry in entries if is_log(entry.name)]
     for entry in entries:  # Of which there may be millions.
         relative = entry.name[begin:].lstrip("/")
         first, slash, _ = relative.partition("/")
@@ -198,7 +231,15 @@ def _folder(store: Store, name: str) -> Listing:
         if _is_data(relative):
             below.append(entry)
     path = folder_path(store, name)
-    return Listing((path,), path, path, _in_order(store, below), top=frozenset(top))
+    files, left_out = _of_saved(_in_order(store, below), is_folder=True)
+    return Listing((path,), path, path, files, top=frozenset(top), left_out=left_out, logs=logs)
+
+
+def _of_saved(files: list[Found], *, is_folder: bool) -> tuple[list[Found], list[Found]]:
+    """Return the files without those that a saved dataset does not name, and these."""
+    left_out = leave_out_unsaved(files, is_folder=is_folder)
+    paths = {found.entry.name for found in left_out}
+    return [found for found in files if found.entry.name not in paths] if paths else files, left_out
 
 
 def _file(store: Store, name: str) -> Listing:
@@ -279,6 +320,7 @@ def place_beside(folder: str, options: StorageOptions) -> IndexPlace:
 
 def cached_place(listing: Listing, scanner: Scanner, options: StorageOptions) -> IndexPlace:
     """Return where the index of these files lies if it is in the cache directory."""
-    key = digest([scanner.kind, scanner.options(), listing.named])
+    own = [] if listing.split is None else [listing.split]
+    key = digest([scanner.kind, scanner.options(), listing.named, *own])
     folder = str(cache_directory() / "indexes" / key)
     return IndexPlace(folder, listing.base, options, beside=False)

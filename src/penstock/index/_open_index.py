@@ -214,4 +214,5 @@ def repairing(
 
 def shown(listing: Listing) -> str:
     """Return what the user named, as a shell takes it."""
-    return shlex.quote(listing.folder or listing.named[0])
+    split = "" if listing.split is None else f" --split {shlex.quote(listing.split)}"
+    return shlex.quote(listing.folder or listing.named[0]) + split

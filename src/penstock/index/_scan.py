@@ -18,7 +18,7 @@ import numpy as np
 from penstock._cpus import usable_cpus
 from penstock.decode import blank_lines, decode_as_json
 from penstock.errors import StaleIndexError
-from penstock.jsonl import BOM, compression_of, decompressed, refuse_compressed
+from penstock.jsonl import BOM, HEAD_BYTES, compression_of, decompressed, refuse_no_text
 from penstock.storage import MeteredFile, OpenFile, ReadAhead, is_remote, read_blocks
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ _DENSE = 8
 """If one in so many runs of eight bytes holds a newline, searching each byte is quicker."""
 _BLOCK_BYTES = 1 << 20
 _REMOTE_BLOCK_BYTES = 8 << 20
-_HEAD_BYTES = 16
 _CUT_BYTES = 64 << 10
 _MOST_THREADS = 4
 _AHEAD_BYTES = 32 << 20
@@ -322,7 +321,7 @@ def opened(found: Found) -> Iterator[OpenFile]:
             )
         file.size = found.entry.size
         if is_local_text(file.path):
-            refuse_compressed(file.path, file.read_at(0, min(_HEAD_BYTES, file.size)))
+            refuse_no_text(file.path, file.read_at(0, min(HEAD_BYTES, file.size)))
         yield file
 
 

@@ -12,12 +12,19 @@ if TYPE_CHECKING:
     from penstock.jsonl._dir import JsonlDir as JsonlDir
     from penstock.jsonl._encode import LineEncoder
     from penstock.jsonl._file import JsonlFile as JsonlFile
+    from penstock.jsonl._foreign import (
+        HEAD_BYTES,
+        conversion_of,
+        refuse_foreign,
+        refuse_no_text,
+    )
     from penstock.jsonl._names import (
         COMPRESSED,
         SEQUENTIAL,
         SHARD_EXTENSIONS,
         compression_of,
         names_file,
+        without_compression,
     )
     from penstock.jsonl._policy import ErrorHandler as ErrorHandler
     from penstock.jsonl._policy import ErrorPolicy, place_in_line, reason_text
@@ -31,7 +38,6 @@ if TYPE_CHECKING:
         TextPiece,
         decompressed,
         read_pieces,
-        refuse_compressed,
     )
     from penstock.jsonl._zstd import decode_frame, read_seek_table
 
@@ -49,9 +55,12 @@ __all__, __getattr__, __dir__ = facade(
     for_rooms={
         "_decode": "MalformedLine",
         "_encode": "LineEncoder",
-        "_names": "COMPRESSED SEQUENTIAL SHARD_EXTENSIONS compression_of names_file",
+        "_foreign": "HEAD_BYTES conversion_of refuse_foreign refuse_no_text",
+        "_names": (
+            "COMPRESSED SEQUENTIAL SHARD_EXTENSIONS compression_of names_file without_compression"
+        ),
         "_policy": "ErrorPolicy place_in_line reason_text",
-        "_text": "BOM TextFile TextPiece decompressed read_pieces refuse_compressed",
+        "_text": "BOM TextFile TextPiece decompressed read_pieces",
         "_zstd": "decode_frame read_seek_table",
     },
 )

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.errors import OptionError
+from penstock.errors import CorruptFileError
 from penstock.jsonl import _sequential, _zstd
+from penstock.jsonl._foreign import HEAD_BYTES, refuse_foreign, refuse_no_text
 from penstock.jsonl._names import compression_of
 from penstock.storage import HeldFile, LocalStore, MeteredFile, ReadAhead, read_blocks
 
@@ -21,12 +22,6 @@ _LOCAL_BLOCK_BYTES = 256 << 10
 _REMOTE_BLOCK_BYTES = 8 << 20
 _AHEAD_BYTES = 16 << 20
 BOM = b"\xef\xbb\xbf"
-_PACKED = {
-    b"\x1f\x8b\x08": ".gz",
-    b"\x28\xb5\x2f\xfd": ".zst",
-    **{b"BZh%d1AY&SY" % level: ".bz2" for level in range(1, 10)},
-}
-"""First bytes of compressed files, and the ending of their names."""
 
 
 @dataclass(slots=True)
@@ -106,28 +101,29 @@ def decompressed(
     if compression == "zstd":
         frames = _zstd.read_seek_table(file)
         if frames is not None and int(frames[:, 1].max(initial=0)) <= _zstd.LARGEST_WHOLE_FRAME:
-            return _zstd.decode_frames(file, frames, block_bytes, on_frame)
-        return _zstd.decode_stream(blocks, file.path, on_frame)
-    if compression is not None:
-        return _sequential.decode_stream(blocks, file.path, compression)
-    return _unpacked(blocks, file.path)
+            blocks = _zstd.decode_frames(file, frames, block_bytes, on_frame)
+        else:
+            blocks = _zstd.decode_stream(blocks, file.path, on_frame)
+    elif compression is not None:
+        blocks = _sequential.decode_stream(blocks, file.path, compression)
+    return _checked(blocks if compression is None else _unpacked(blocks, file), file.path)
 
 
-def refuse_compressed(path: str, text: bytes) -> None:
-    """Raise where the text of a file begins as a compressed file does."""
-    ending = next((end for magic, end in _PACKED.items() if text.startswith(magic)), None)
-    if ending is not None:
-        again = " once more" if compression_of(path) else ""
-        raise OptionError(
-            f"{path} is compressed{again}, and its name does not say how. Rename it: {path}{ending}"
-        )
-
-
-def _unpacked(blocks: Iterator[bytes], path: str) -> Iterator[bytes]:
+def _checked(blocks: Iterator[bytes], path: str) -> Iterator[bytes]:
+    """Yield the same blocks; raise where the first does not begin as text does."""
     for first in blocks:
-        refuse_compressed(path, first)
+        refuse_no_text(path, first[:HEAD_BYTES])
         yield first
         yield from blocks
+
+
+def _unpacked(blocks: Iterator[bytes], file: OpenFile) -> Iterator[bytes]:
+    """Yield the same blocks; name a file of another kind that only its name calls compressed."""
+    try:
+        yield from blocks
+    except CorruptFileError:
+        refuse_foreign(file.path, file.read_at(0, min(HEAD_BYTES, file.size)))
+        raise
 
 
 def whole_lines(blocks: Iterable[bytes], piece_bytes: int) -> Iterator[bytes]:

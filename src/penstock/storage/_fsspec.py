@@ -6,10 +6,11 @@ import errno
 import glob
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from penstock._lazy import require
@@ -26,7 +27,13 @@ from penstock.errors import (
 from penstock.storage._fork import guarded_client
 from penstock.storage._meter import count, waiting
 from penstock.storage._object import retry
-from penstock.storage._schemes import KNOWN_SCHEMES, ReadOnly, refuse_password
+from penstock.storage._schemes import (
+    CACHES,
+    KNOWN_SCHEMES,
+    ReadOnly,
+    refuse_chain,
+    refuse_password,
+)
 from penstock.storage._store import Entry, OpenFile, is_same_version
 from penstock.storage._untrusted import path_below
 
@@ -41,6 +48,10 @@ _VERSIONS = ("ETag", "etag", "content_hash", "md5Checksum", "blob_id", "sha", "h
 _TIMES = ("mtime", "LastModified", "last_modified", "modified", "updated", "date_time", "created")
 """What file systems call the version of a file, and its time; some have neither."""
 _BROKEN = (BrokenPipeError, ConnectionAbortedError, ConnectionRefusedError, ConnectionResetError)
+_AROUND_OTHERS = CACHES | {"dir", "generic", "async_wrapper", "asyncwrapper"}
+_FILE = "fo"
+"""The file around those that are read; "" by default, which leads to the working directory."""
+_REST = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _TOP = re.compile(r"(/?)\.(?:/|$)")
 _KINDS: tuple[tuple[type[Exception], type[StorageError], int], ...] = (
     (FileNotFoundError, ObjectNotFoundError, errno.ENOENT),
@@ -70,16 +81,15 @@ class FsspecStore(ReadOnly):
         )
         protocols = {*fsspec.available_protocols(), *fsspec.registry} - {*KNOWN_SCHEMES}
         if scheme not in protocols:
-            others = ", ".join(sorted(protocols))
+            others = ", ".join(sorted(protocols - _AROUND_OTHERS))
             raise OptionError(
                 f"{scheme}:// is not known; use a local path or one of {known}, or a protocol of "
                 f"fsspec: {others}."
             )
-        if "::" in rest:
-            raise OptionError(
-                f"{scheme}://{rest}: chained URLs are not read. Name the file around by options of "
-                "fsspec: storage_options={'fo': …}."
-            )
+        refuse_chain(f"{scheme}://{rest}", options)
+        if scheme in _AROUND_OTHERS:
+            text = f"{scheme}:// is a layer of fsspec over another place. Name that place itself."
+            raise OptionError(text)
         refuse_password(scheme, rest.partition("/")[0], "Pass it by storage_options=.")
         lead, name = rest[: rest.startswith("/")], rest.strip("/")
         if name != "." and ("/" not in name or glob.has_magic(name.partition("/")[0])):
@@ -148,12 +158,34 @@ class FsspecStore(ReadOnly):
         url = self.path(bare)
         # As `fsspec.core.url_to_fs` does, which makes some file systems anew for each call.
         host, path = kind._get_kwargs_from_urls(url), kind._strip_protocol(url)  # noqa: SLF001
+        given = host | self.options.as_given()
+        self._refuse_missing(kind, given)
         key = (self.scheme, repr(host), self.options, threading.get_ident())
-        files = guarded_client(key, lambda: kind(**host | self.options.as_given()))
+        files = guarded_client(key, lambda: kind(**given))
         if not path.rstrip("/").endswith(bare.rpartition("/")[2]):
             # Some take "?" for the beginning of a query, and would give another file.
             raise OptionError(f"{self.path(name)}: fsspec takes this for {path}.")
         return files, path
+
+    def _refuse_missing(
+        self,
+        kind: Any,  # noqa: ANN401 (each file system has its own)
+        given: Mapping[str, Any],
+    ) -> None:
+        """Raise where a file system needs options that were not given."""
+        _, *parameters = signature(kind.__init__).parameters.values()
+        missing = [
+            one.name
+            for one in parameters
+            if one.name not in given
+            and (one.name == _FILE or (one.default is one.empty and one.kind not in _REST))
+        ]
+        if missing:
+            needs = ", ".join(f"{name!r}: …" for name in missing)
+            raise OptionError(
+                f"{self.scheme}:// needs {' and '.join(missing)}.",
+                remedy=f"Give storage_options={{{needs}}} (-o KEY=VALUE).",
+            )
 
     def ask(self, verb: str, what: str, call: Callable[[], T]) -> T:
         """Return `call()`, sent again after a broken connection, with its errors as Penstock's."""

@@ -82,7 +82,7 @@ class LocalStore:
             status = os.stat(name)
         if stat.S_ISDIR(status.st_mode):
             raise ObjectNotFoundError(f"{name} is a directory, not a file.", path=name)
-        return Entry(name, status.st_size, status.st_mtime)
+        return _entry(name, status)
 
     def open(self, name: str, known: Entry | None = None) -> _LocalFile:
         """Open a file for reading; all reads see this file, even when it is replaced."""
@@ -198,5 +198,9 @@ def listed(path: str) -> Entry | None:
                 return None
         if stat.S_ISLNK(status.st_mode):
             return Entry(path, 0, status.st_mtime)
-    is_folder = stat.S_ISDIR(status.st_mode)
-    return None if is_folder else Entry(path, status.st_size, status.st_mtime)
+    return None if stat.S_ISDIR(status.st_mode) else _entry(path, status)
+
+
+def _entry(path: str, status: os.stat_result) -> Entry:
+    identity = (status.st_dev, status.st_ino)
+    return Entry(path, status.st_size, status.st_mtime, identity=identity)

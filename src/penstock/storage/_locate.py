@@ -13,7 +13,13 @@ from urllib.parse import quote, unquote
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.storage._local import LocalStore, listed, local_path, tell_of_loop
 from penstock.storage._options import StorageOptions
-from penstock.storage._schemes import HTTP_SCHEMES, OBJECT_SCHEMES, is_remote, without_query
+from penstock.storage._schemes import (
+    HTTP_SCHEMES,
+    OBJECT_SCHEMES,
+    is_remote,
+    refuse_chain,
+    without_query,
+)
 
 if TYPE_CHECKING:
     from penstock.storage._store import Entry, Store
@@ -40,6 +46,9 @@ def locate(
     scheme, separator, rest = text.partition("://")
     if not separator:
         return LocalStore(), local_path(text)
+    if "::" in scheme:
+        refuse_chain(text, options or StorageOptions())
+    scheme = scheme.lower()
     if scheme == "file":
         host, slash, local = rest.partition("/")
         if host not in ("", "localhost"):
@@ -74,7 +83,7 @@ def join(directory: str, name: str) -> str:
     >>> join("file:///data", "50%.jsonl")
     'file:///data/50%25.jsonl'
     """
-    if directory.startswith("file://"):
+    if directory[:7].lower() == "file://":
         name = quote(name)  # As `locate` reads it.
     if not directory or directory.endswith("://"):
         return f"{directory}{name}"

@@ -12,25 +12,27 @@ from typing import TYPE_CHECKING, NoReturn
 from penstock.errors import OptionError, StoragePermissionError
 
 if TYPE_CHECKING:
+    from penstock.storage._options import StorageOptions
     from penstock.storage._store import Entry
 
 OBJECT_SCHEMES = ("s3", "gs", "az")
 HTTP_SCHEMES = ("http", "https")
 KNOWN_SCHEMES = ("file", *OBJECT_SCHEMES, *HTTP_SCHEMES)
 """Without fsspec, which knows others."""
+CACHES = frozenset({"simplecache", "filecache", "blockcache", "cached"})
+"""Protocols of fsspec that keep files of another place."""
 _SCHEME = re.compile(r"([A-Za-z][\w+.-]*)://", re.ASCII)
 
 
 def scheme_of(path: str | os.PathLike[str]) -> str:
-    """Return the scheme of a URL; that of a local path is "file"."""
+    """Return the scheme of a URL, in lower case; that of a local path is "file"."""
     found = _SCHEME.match(os.fspath(path))
-    return found[1] if found else "file"
+    return found[1].lower() if found else "file"
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
     """Whether a path lies elsewhere than in the local file systems."""
-    found = _SCHEME.match(os.fspath(path))
-    return found is not None and found[1] != "file"
+    return scheme_of(path) != "file"
 
 
 def is_read_only(path: str | os.PathLike[str]) -> bool:
@@ -62,6 +64,18 @@ def without_query(path: str) -> str:
     if "?" not in path or scheme_of(path) not in HTTP_SCHEMES:
         return path
     return path.partition("?")[0]
+
+
+def refuse_chain(url: str, options: StorageOptions) -> None:
+    """Raise for a chain of fsspec, `ONE::TWO://…`."""
+    *chain, inner = url.split("::")
+    if not chain:
+        return
+    remedy = "Name the file around by options of fsspec: storage_options={'fo': …}."
+    if all(one.partition("://")[0] in CACHES for one in chain):
+        remedy = f"Leave the cache out, blocks of remote files are kept anyway: {inner}"
+    text = f"{chain[0].partition('://')[0]}::…: chained URLs are not read."
+    raise OptionError(text, remedy=options.redact(remedy))
 
 
 def refuse_password(scheme: str, host: str, remedy: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.errors import ObjectNotFoundError
@@ -23,6 +23,8 @@ class Entry:
     """Seconds since the epoch; 0 where the store does not say."""
     version: str | None = None
     """Changes whenever the content does (an ETag), where the store has such a thing."""
+    identity: tuple[int, int] | None = field(default=None, compare=False)
+    """Equal for two names of one local file: its device and inode."""
 
 
 def is_same_version(one: Entry, other: Entry) -> bool:

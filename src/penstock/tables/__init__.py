@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from penstock.tables._head import TableHead as TableHead
     from penstock.tables._head import head_of
     from penstock.tables._hive import partitions_of
-    from penstock.tables._schemas import UnifiedSchema
+    from penstock.tables._schemas import CommonColumns, UnifiedSchema
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
@@ -18,6 +18,6 @@ __all__, __getattr__, __dir__ = facade(
     for_rooms={
         "_head": "head_of",
         "_hive": "partitions_of",
-        "_schemas": "UnifiedSchema",
+        "_schemas": "CommonColumns UnifiedSchema",
     },
 )

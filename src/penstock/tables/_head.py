@@ -21,6 +21,7 @@ from penstock.errors import (
     StorageError,
     UnsupportedFileError,
 )
+from penstock.jsonl import HEAD_BYTES, refuse_foreign
 from penstock.storage import reading
 from penstock.tables._schemas import is_read, plain_schema
 
@@ -167,6 +168,7 @@ def head_of(
                 remedy=f"{_WRITE_AGAIN}. {_OR_DAMAGED}",
                 path=file.path,
             ) from None
+        refuse_foreign(file.path, file.read_at(0, min(HEAD_BYTES, file.size)))
         is_ours = isinstance(why, DamagedHeadError)
         raise CorruptFileError(
             f"{file.path} is no whole {title} file: "

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock._words import few
 from penstock.decode import LISTS, NUMBERS, NumbersType, exact_type, is_any
 from penstock.errors import SchemaMismatchError
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
 _MOST_DIGITS = 76
+_SHOWN = 5
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
@@ -197,3 +199,26 @@ def _more_numbers(one: NumbersType, other: NumbersType) -> NumbersType:
         else:
             parts.append((type_, path))
     return NumbersType.of(parts)
+
+
+class CommonColumns:
+    """The columns of the files with rows so far; one that has none of them is of another table."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, None] = {}
+        self._first = ""
+        self._last: pa.Schema | None = None
+
+    def add(self, schema: pa.Schema, path: str) -> None:
+        """Add a file, or raise."""
+        if schema is self._last or not schema.names:
+            return
+        if self._names and self._names.keys().isdisjoint(schema.names):
+            these, those = few([*self._names], _SHOWN), few(schema.names, _SHOWN)
+            raise SchemaMismatchError(
+                f"{self._first} and {path} have no column in common: {these}; {those}. Open files "
+                "of one table, chosen by a pattern or by split=.",
+                path=path,
+            )
+        self._names |= dict.fromkeys(schema.names)
+        self._first, self._last = self._first or path, schema

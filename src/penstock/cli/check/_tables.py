@@ -34,7 +34,7 @@ from penstock.index import (
 )
 from penstock.index.csv import DELIMITERS
 from penstock.jsonl import compression_of
-from penstock.tables import UnifiedSchema, partitions_of
+from penstock.tables import CommonColumns, UnifiedSchema, partitions_of
 from penstock.work import grouped
 
 if TYPE_CHECKING:
@@ -171,7 +171,8 @@ class UnitsPart(CheckPart):
 def unit_parts(asked: ToCheck) -> Iterator[UnitsPart | Finding | tuple[str, str]]:
     """Yield units to read, findings in heads, and files with their errors."""
     at_path = asked.at_path
-    unified, kind, options = UnifiedSchema(), at_path.format.name, at_path.options
+    unified, common = UnifiedSchema(), CommonColumns()
+    kind, options = at_path.format.name, at_path.options
     relative = [at_path.listing.relative(found) for found in at_path.listing.files]
     partitions, values = partitions_of(relative)
     for (name, whole, sample), stated in zip(asked.whole(), values, strict=True):
@@ -180,6 +181,8 @@ def unit_parts(asked: ToCheck) -> Iterator[UnitsPart | Finding | tuple[str, str]
             unified.add(head.schema, name)
             own = [partitions.field(one) for one in stated if one not in head.schema.names]
             unified.add(pa.schema(own), name)
+            if head.unit_rows.any():
+                common.add(head.schema, name)
         except CorruptFileError as failure:
             yield Finding("damaged file", name, None, reason_of(failure))
             continue

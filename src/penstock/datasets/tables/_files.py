@@ -22,7 +22,7 @@ from penstock.errors import ObjectChangedError, ObjectNotFoundError
 from penstock.index import digest
 from penstock.order import estimate
 from penstock.storage import Block, LocalStore, block_cache, block_key, reading
-from penstock.tables import UnifiedSchema, partitions_of
+from penstock.tables import CommonColumns, UnifiedSchema, partitions_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -72,7 +72,7 @@ class TableFiles:
         self._token = next(_tokens)
         partitions, values = partitions_of([listing.relative(found) for found in listing.files])
         self._kind, self._options = kind, options
-        unified = UnifiedSchema(None if names is None else frozenset(names))
+        unified, common = UnifiedSchema(names and frozenset(names)), CommonColumns()
         self.files: list[Found] = []
         self._heads: list[TableHead | None] = []
         self._schemas: list[pa.Schema] = []
@@ -93,6 +93,7 @@ class TableFiles:
             marks.append((found.entry.size, int(rows.sum()), head.mark, *own.items()))
             if not rows.any():
                 continue
+            common.add(schema, found.path)
             there = np.flatnonzero(rows)
             file = np.full(len(there), len(self.files))
             groups.append(np.stack([file, there, rows[there], head.unit_bytes[there]], axis=1))

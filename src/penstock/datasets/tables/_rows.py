@@ -17,7 +17,7 @@ from penstock.datasets.tables._files import TableFiles
 from penstock.datasets.tables._heads import table_format
 from penstock.decode import as_records, fit_batch
 from penstock.errors import ObjectNotFoundError, OptionError, SchemaMismatchError
-from penstock.index import list_files
+from penstock.index import list_files, refuse_lakes
 from penstock.storage import StorageOptions, is_pattern, is_remote
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class TableRows(Reopened[TableFiles]):
         path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         *,
         columns: Sequence[str] | None = None,
+        split: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         if isinstance(columns, str):
@@ -60,13 +61,16 @@ class TableRows(Reopened[TableFiles]):
         paths = [path] if isinstance(path, str | os.PathLike) else path
         self._paths = [os.fspath(one) for one in paths]
         self._names = None if columns is None else list(columns)
+        self._split = split
         self._options = StorageOptions(storage_options)
         self._opened()
 
     def _open(self) -> TableFiles:
         paths = self._paths
         endings = table_format(self._FORMAT).endings
-        listing = list_files(paths[0] if len(paths) == 1 else paths, endings, self._options)
+        what = paths[0] if len(paths) == 1 else paths
+        listing = list_files(what, endings, self._options, self._split)
+        refuse_lakes(listing, self._options)
         if not listing.files:
             raise ObjectNotFoundError(
                 f"{listing.named[0]} holds no {' or '.join(endings)} file.", path=listing.base
@@ -127,7 +131,8 @@ class TableRows(Reopened[TableFiles]):
     def reopens_as(self) -> str | None:
         """The path by which `penstock.open` finds this again."""
         self._opened()  # After that the paths are absolute.
-        return self._paths[0] if len(self._paths) == 1 and self._names is None else None
+        is_whole = self._names is None and self._split is None
+        return self._paths[0] if len(self._paths) == 1 and is_whole else None
 
     def file_sizes(self) -> dict[str, int]:
         """Return the bytes of each file."""
@@ -140,8 +145,9 @@ class TableRows(Reopened[TableFiles]):
     def column_home(self) -> ColumnHome:
         """Return where columns lie: in the cache directory, or beside a remote folder."""
         files = self.files
-        key: list[object] = [self._cache_name(), self._paths, self._names]
-        path = self._paths[0] if len(self._paths) == 1 else ""
+        split = [] if self._split is None else [self._split]
+        key: list[object] = [self._cache_name(), self._paths, self._names, *split]
+        path = self._paths[0] if len(self._paths) == 1 and not split else ""
         is_folder = is_remote(path) and not is_pattern(path) and path not in files
         is_own = "_NAME_IN_CACHE" in vars(type(self))
         return ColumnHome(key, remote=path if files and is_folder and is_own else None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -33,6 +32,7 @@ from penstock.index.csv import (
     type_of,
     type_over_files,
 )
+from penstock.jsonl import conversion_of
 from penstock.storage import StorageOptions, is_remote
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ class CsvRows(Dataset):
                 ) from None
             remedy = f"{HOLDS_ALL} null_values= names texts that are null."
             if fact.endswith(NOT_UTF_8):
-                remedy = f"Convert the file: iconv -f LATIN1 -t UTF-8 {shlex.quote(file)}"
+                remedy = conversion_of(file, rows[row])
             raise SchemaMismatchError(
                 f"{where}: field {field!r} holds {fact}.",
                 remedy=remedy,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.errors import MalformedLineError
+from penstock.decode import decode_as_json
+from penstock.errors import MalformedLineError, OptionError
 from penstock.index._scan import escaped_bytes
 from penstock.jsonl import BOM
 
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 _LF = 10
 _CR = 13
 _NEUTRAL = 0
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 LARGEST_ROW = 256 << 20
 """Bytes; without a limit, a quote that is never closed reads the whole file into memory."""
 
@@ -88,13 +89,8 @@ class RowFinder:
 
     def _without_mark(self, data: bytes) -> bytes:
         self._is_started = True
-        if (encoding := _wide_encoding(data)) is not None:
-            raise MalformedLineError(
-                f"{self._path} is {encoding}; CSV is read as UTF-8.",
-                remedy=f"Convert it: iconv -f {encoding} -t UTF-8",
-                path=self._path,
-                offset=0,
-            )
+        if not self._start:
+            _refuse_json(self._path, data)
         if data.startswith(BOM):
             self._at = self._begun = len(BOM)
             return data[len(BOM) :]
@@ -216,18 +212,23 @@ class RowFinder:
 _NO_ROWS = np.empty((0, 2), np.int64)
 
 
-def _wide_encoding(data: bytes) -> str | None:
-    r"""Return the encoding of a text whose letters have several bytes each, by its first ones.
-
-    >>> _wide_encoding("a,b".encode("utf-16-le")), _wide_encoding(b"a,b\n")
-    ('UTF-16LE', None)
-    """
-    zeros = tuple(byte == 0 for byte in data[:4])
-    if data.startswith(_UTF_16):
-        return "UTF-32" if zeros[2:] == (True, True) else "UTF-16"
-    if zeros == (False, True, False, True):
-        return "UTF-16LE"
-    return "UTF-16BE" if zeros == (True, False, True, False) else None
+def _refuse_json(path: str, data: bytes) -> None:
+    """Raise where the first line of a file is JSON: an object, or the beginning of an array."""
+    line = data.removeprefix(BOM).lstrip().partition(b"\n")[0].strip()
+    name = {b"{": "jsonl", b"[": "json"}.get(line[:1])
+    if name is None:
+        return
+    is_json = len(line) == 1
+    for text in (line, line.rstrip(b",") + b"]"):
+        with suppress(ValueError):
+            value = decode_as_json(text)
+            rows = value if isinstance(value, list) else [value]
+            is_json |= bool(rows) and all(isinstance(row, dict) for row in rows)
+    if is_json:
+        raise OptionError(
+            f"{path} holds JSON, where CSV is expected.",
+            remedy=f"Give format={name!r} (--format {name}), or a name that says so.",
+        )
 
 
 def line_ends(seen: NDArray[np.uint8], count: int) -> NDArray[np.int64]:

@@ -27,7 +27,7 @@ from penstock.index.csv._types import (
     with_line_end,
 )
 from penstock.index.profile._values import UNREADABLE
-from penstock.jsonl import reason_text
+from penstock.jsonl import conversion_of, reason_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -188,7 +188,7 @@ class CsvScan:
         except (pa.ArrowInvalid, UnicodeDecodeError) as why:
             raise MalformedLineError(
                 f"{self._path}: its first row cannot be read: {why}. CSV is read as UTF-8.",
-                remedy="Convert it: iconv -f LATIN1 -t UTF-8; or if it is no CSV, name its format.",
+                remedy=f"{conversion_of(self._path, row)}. If it is no CSV, name its format.",
                 path=self._path,
                 offset=0,
             ) from None
