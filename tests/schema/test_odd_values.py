@@ -86,8 +86,9 @@ def run(source: Any, path: str, **options: Any) -> tuple[dict[str, Any], float, 
         loader = penstock.DataLoader(source, own, **given)
         parts: dict[str, list[Any]] = {str(at): [] for at in own.hyperparameters.requests}
         for batch in loader:
-            for at, part in parts.items():
-                part += zip(batch[at].state.tolist(), batch[at].content.tolist(), strict=True)
+            for at in parts:
+                fields = (batch[at].state.tolist(), batch[at].content.tolist())
+                parts[at] += zip(*fields, strict=True)
     return parts, loader.stats()["odd_records"], [str(one.message) for one in caught]
 
 
@@ -133,9 +134,9 @@ def test_a_leaf_warns_once_for_all_batches_epochs_and_splits() -> None:
     loader = penstock.DataLoader(records, own, batch_size=2, epochs=2)
     with pytest.warns(UserWarning, match="stands where") as caught:
         list(loader)
-        list(penstock.DataLoader(records, own.for_split("validate"), batch_size=2))
-        own.encode(records)
     assert len(caught) == 2
+    list(penstock.DataLoader(records, own.for_split("validate"), batch_size=2))
+    own.encode(records)
     assert loader.stats()["odd_records"] == 16
 
 
@@ -208,9 +209,9 @@ def test_rows_that_do_not_count_are_not_odd() -> None:
 def test_a_vocabulary_of_texts_and_numbers_warns_once_with_both(leaf: Any) -> None:
     records = [{"k": "x"}, {"k": 1}, {"k": "1"}, {"k": 2}]
     own = Schema(leaf("k", max_vocab_size=8))
+    loader = penstock.DataLoader(records, own, batch_size=1, epochs=2)
     with pytest.warns(UserWarning, match="record/k: .*'x', which is a text, and 1, ") as caught:
-        for _ in range(2):
-            list(penstock.DataLoader(records, own, batch_size=1))
+        list(loader)
     assert len(caught) == 1
     assert own.state_dict()["vocabularies"]["record/k"] == ["x", 1, "1", 2]
     with pytest.warns(UserWarning, match="record/k: .*'x', which is a text, and 1, "):
