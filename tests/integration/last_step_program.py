@@ -65,6 +65,18 @@ def run(kind: str, stage: str, checkpoint: Path | None, saves: Path | None) -> d
     return {name: learnt[name] for name in ("vocabularies", "proposals", "statistics", "counts")}
 
 
+def of_one_process(checkpoint: Path) -> Path:
+    """Return a checkpoint as one process saves it; that of a rank is its own file."""
+    alone = schema()
+    alone.encode(FRAME.to_dicts(), "train")
+    state = torch.load(checkpoint, weights_only=True)
+    state["penstock_schema"] = alone.state_dict()
+    del state["loops"]["fit_loop"]["state_dict"]["combined_loader"]
+    path = checkpoint.with_name(f"alone-{torch.distributed.get_rank()}.ckpt")
+    torch.save(state, path)
+    return path
+
+
 def main(place: Path, plan: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for kind in plan:
@@ -72,10 +84,12 @@ def main(place: Path, plan: list[str]) -> dict[str, Any]:
         last = folder / "step=3.ckpt"
         found[kind] = {"whole": run(kind, "fit", None, folder)}
         found[kind]["resumed"] = run(kind, "fit", last, None)
-        if kind != "loader":
+        if kind == "beside":
             found[kind]["validated"] = run(kind, "validate", last, None)
         saved = torch.load(last, weights_only=True).get("penstock_schema")
         found[kind]["saved"] = saved and saved["vocabularies"]
+        if kind == "loader":
+            found[kind]["of one"] = run(kind, "fit", of_one_process(last), None)
     return found
 
 

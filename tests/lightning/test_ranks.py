@@ -137,7 +137,15 @@ def test_a_checkpoint_of_the_last_step_brings_all_labels_to_all_ranks(
     assert sorted(one["whole"]["vocabularies"]["record/c"]) == sorted(last_step_program.LABELS)
     for rank in (one, other):
         assert rank["resumed"] == rank["whole"] == one["whole"]
-        if kind != "loader":
+        if kind == "beside":
             assert rank["validated"]["vocabularies"] == one["whole"]["vocabularies"]
-        if kind != "beside":
+        else:
             assert rank["saved"] == one["whole"]["vocabularies"]
+
+
+def test_two_ranks_count_once_what_one_process_had_learnt(last: list[Found]) -> None:
+    for rank in last:
+        found = rank["loader"]["of one"]
+        count, mean, _ = found["statistics"]["record/x"]["known"]
+        assert (count, mean) == (last_step_program.RECORDS, 5.5)
+        assert found["vocabularies"]["record/c"] == last_step_program.LABELS

@@ -224,6 +224,8 @@ class BatchModule(pl.LightningDataModule):
             here = ranks_of(self.trainer)
             state = state_dict["train"]["state"]
             if (learnt := learnt_in(state, learner, here.rank, here.world_size)) is not None:
+                if hasattr(learner, "configure_distributed"):
+                    learner.configure_distributed(here.rank, here.world_size)
                 learner.load_state_dict(learnt)
                 self.end_epoch()
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.lightning._batch_module import BatchModule
 from penstock.lightning._lightning import pl
+from penstock.lightning._trainer_ranks import ranks_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,6 +72,8 @@ class SchemaMixin:
         super().on_load_checkpoint(checkpoint)  # type: ignore[misc]
         self.schema.strict_loading = self.strict_loading  # type: ignore[attr-defined]
         if _KEY in checkpoint:
+            # What one rank had not shared yet is to be counted on that rank alone.
+            self.schema.configure_distributed(*ranks_of(self._trainer)[:2])  # type: ignore[attr-defined]
             self.schema.load_state_dict(checkpoint[_KEY])
 
     def configure_callbacks(self) -> list[Any]:

@@ -137,9 +137,9 @@ class Schema(SchemaEdits, SchemaState):
 
     @property
     def is_new(self) -> bool:
-        """Whether it has vocabularies, and none of them has a label."""
+        """Whether training begins with vocabularies of which none has a label."""
         vocabularies = self._learnt.vocabularies.values()
-        return bool(vocabularies) and not any(map(len, vocabularies))
+        return self._is_training and bool(vocabularies) and not any(map(len, vocabularies))
 
     def warn_of_no_labels(self) -> None:
         """Warn of leaves to which every label is unknown, as nothing was learnt or loaded."""
