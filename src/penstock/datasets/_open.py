@@ -119,6 +119,7 @@ def open_found(
             refresh=refresh,
         )
         source = opens(index)
+        found.warn_of_doubt(index.meta)
     return source
 
 

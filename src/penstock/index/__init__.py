@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         IndexPlace,
         Listing,
         list_files,
-        place_beside,
         place_of,
     )
     from penstock.index._load import meta_of, read_meta
@@ -122,7 +121,7 @@ __all__, __getattr__, __dir__ = facade(
         "_folder": "leftover_problem put_aside_in refuse_put_aside remove_leftover",
         "_formats": "CSV Format LINES format_by_name format_named load",
         "_heads": "check_heads",
-        "_listing": "Found INDEX_FOLDER IndexPlace Listing list_files place_beside place_of",
+        "_listing": "Found INDEX_FOLDER IndexPlace Listing list_files place_of",
         "_load": "meta_of read_meta",
         "_meta": "FileMeta Meta TokensMeta",
         "_names": "COLUMNS DOCUMENT_FILES ROWS TOKEN_FOLDER rebuilding",

@@ -272,6 +272,19 @@ def place_of(
     return cached_place(listing, scanner, options)
 
 
+def places_of(
+    listing: Listing,
+    scanner: Scanner,
+    options: StorageOptions,
+    chosen: str | os.PathLike[str] | None = None,
+) -> list[IndexPlace]:
+    """Return where the index of these files may lie, the place of a new one first."""
+    places = [place_of(listing, scanner, options, chosen)]
+    if chosen is None and listing.is_remote and listing.folder is not None:
+        places.append(place_beside(listing.folder, options))
+    return places
+
+
 def place_beside(folder: str, options: StorageOptions) -> IndexPlace:
     """Return where a folder, local or remote, has the index of its files."""
     return IndexPlace(join(folder, INDEX_FOLDER), folder, options, beside=True)

@@ -275,8 +275,8 @@ class StreamingDataModule(SchemaModule):
         return reduce(operator.add, map(self._open, groups.values()))
 
     def _open(self, files: list[str]) -> Source:
-        # An empty field of a text column is a text, as in json2vec.
-        usual = {"empty_text": True} if self._suffix is Suffix.csv else {}
+        # As in json2vec the first row has names, and an empty field of a text column is a text.
+        usual = {"header": True, "empty_text": True} if self._suffix is Suffix.csv else {}
         source: Source = penstock.open(
             files,
             format=_FORMATS.get(self._suffix, str(self._suffix)),

@@ -30,6 +30,7 @@ from penstock.index.csv import (
     Dialect,
     line_ends,
     type_of,
+    warn_of_names,
     wider_type,
 )
 from penstock.storage import StorageOptions, is_remote
@@ -118,13 +119,14 @@ class CsvRows(Dataset):
         given |= {"empty_text": True} if empty_text else {}
         options = StorageOptions(storage_options)
         listing = list_files(path, CSV.endings, options)
-        scanner = Detected(path, CSV, listing, options, given=given).scanner()
+        scanner = Detected(path, CSV, listing, options, given={"header": True, **given}).scanner()
         super().__init__(
             open_or_build(
                 listing, scanner, options=options, index=index, progress=progress, given=given
             )
         )
         self._warn_of_oddities()
+        warn_of_names(self.index_meta)
 
     @classmethod
     def from_index(  # type: ignore[override] # it has no options
