@@ -47,6 +47,18 @@ _log = logging.getLogger("penstock.datasets")
 _SHOWN = 80
 _COUNTED_BYTES = 16 << 20
 """Text before a bad row whose lines are counted, so that an editor finds the row."""
+_RAISES = "; reading such a row raises an error"
+_NO_QUOTES = ". quote=None (--quote none) reads quotes as text"
+_ODD_ROWS = (
+    ("ragged", "another number of fields than the file has columns", _RAISES),
+    (
+        "misquoted",
+        "quotes that do not enclose whole fields",
+        f"{_RAISES}{_NO_QUOTES}; escape= is the sign before such a one",
+    ),
+    ("merged", "quotes around lines that have all fields by themselves", _NO_QUOTES),
+)
+"""Facts of files in the index, and what is said of them."""
 _OTHER_DIALECT = (
     "Correct the file, or open it with the delimiter=, quote= and escape= that it was written with "
     "(format_options= of penstock.open)."
@@ -261,15 +273,12 @@ class CsvRows(Dataset):
                 text = f"{file.path} has one column, {name!r}, with the delimiter {sign!r}."
                 warn_once(_log, f"{text} Another delimiter= (--delimiter) may cut it")
                 break
-        files = [file for file in meta.files if file.facts.get("ragged")]
-        if files:
-            rows = counted(sum(file.facts["ragged"] for file in files), "row", ("has", "have"))
-            warn_once(
-                _log,
-                f"{rows} another number of fields than the file has columns, the first at byte "
-                f"{files[0].facts['first_ragged']} of {files[0].path}; reading such a row raises "
-                "an error",
-            )
+        for name, fact, remedy in _ODD_ROWS:
+            files = [file for file in meta.files if file.facts.get(name)]
+            if files:
+                rows = counted(sum(file.facts[name] for file in files), "row", ("has", "have"))
+                first = f"byte {files[0].facts[f'first_{name}']} of {files[0].path}"
+                warn_once(_log, f"{rows} {fact}, the first at {first}{remedy}")
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

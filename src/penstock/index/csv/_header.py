@@ -124,13 +124,7 @@ def warn_of_names(meta: Meta | None) -> None:
 def _look(path: str, text: bytes, dialect: Dialect) -> _Head | None:
     head = text.removeprefix(BOM).decode("latin-1")
     try:
-        reader = csv.reader(
-            io.StringIO(head, newline=""),
-            delimiter=dialect.delimiter,
-            quotechar=dialect.quote,
-            escapechar=dialect.escape,
-            quoting=csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE,
-        )
+        reader = csv.reader(io.StringIO(head, newline=""), **dialect.of_python())
         rows = [row for row, _ in zip(filter(None, reader), range(_MOST_ROWS + 1), strict=False)]
     except csv.Error:  # The scan says more.
         return None

@@ -16,6 +16,7 @@ from penstock.index._formats import load
 from penstock.index._parts import opened_blocks
 from penstock.index._scan import ScannedFrames, Scanner
 from penstock.index.checked._checks import Aside, PartFound
+from penstock.index.csv._quotes import MISQUOTED, find_merged, find_misquoted
 from penstock.index.csv._rows import RowFinder, line_ends
 from penstock.index.csv._types import (
     TEXT,
@@ -48,6 +49,7 @@ _NUMBER = (
     r"|(?i:nan|inf|infinity))[ \t]*$"
 )
 _PARSED_TYPE = "penstock.datasets.fields._grammar:arrow_type"
+_ODD = ("ragged", "misquoted", "merged")
 _TRUTH = r"^(true|True|TRUE|false|False|FALSE)$"
 
 
@@ -129,10 +131,10 @@ class CsvScan:
         self._text = bytearray()  # Rows whose types are not found yet, and the bytes behind them.
         self._text_at = 0
         self._rows: list[NDArray[np.int64]] = []  # Those rows.
-        self._ragged = self._first_ragged = 0
+        self._odd = dict.fromkeys((*_ODD, *map("first_{}".format, _ODD)), 0)
         if facts and facts["columns"]:
             self._types = TypesSeen(facts["columns"], scanner.dialect, facts["types"])
-            self._ragged, self._first_ragged = facts.get("ragged", 0), facts.get("first_ragged", 0)
+            self._odd |= {name: facts.get(name, 0) for name in self._odd}
 
     def add(self, block: bytes | memoryview) -> NDArray[np.int64]:
         self._text += block
@@ -153,8 +155,9 @@ class CsvScan:
             "columns": self._types.names if self._types else names,
             "types": self._types.kinds if self._types else ["null"] * len(names),
         }
-        if self._ragged:
-            facts |= {"ragged": self._ragged, "first_ragged": self._first_ragged}
+        for name in _ODD:
+            if self._odd[name]:
+                facts |= {one: self._odd[one] for one in (name, f"first_{name}")}
         return facts
 
     def _taken(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -205,11 +208,17 @@ class CsvScan:
         self._rows = []
 
     def _look_at(self, part: bytes, rows: NDArray[np.int64], types: TypesSeen) -> None:
-        """Find the types of columns in some rows, and the rows with another number of fields."""
-        ragged = types.add(part)
-        if ragged and not self._ragged:
-            self._first_ragged = self._start + int(rows[min(ragged), 0])
-        self._ragged += len(ragged)
+        """Find the types of columns in some rows, and the rows that are odd."""
+        self._count("ragged", rows[[*types.add(part)]])
+        starts, dialect = rows[:, 0] - rows[0, 0], self._scanner.dialect
+        self._count("misquoted", rows[find_misquoted(part, starts, dialect)])
+        self._count("merged", rows[find_merged(part, starts, dialect, len(types.names))])
+
+    def _count(self, name: str, rows: NDArray[np.int64]) -> None:
+        """Count rows that are odd, and keep the place of the first one of all."""
+        if len(rows) and not self._odd[name]:
+            self._odd[f"first_{name}"] = self._start + int(rows[:, 0].min())
+        self._odd[name] += len(rows)
 
 
 def _check_names(names: Sequence[str], where: str) -> None:
@@ -266,15 +275,18 @@ class _CheckedScan(CsvScan):
         for at, fields in ragged.items():
             columns = counted(len(types.names), "column")
             reasons[whole[at]] = f"{counted(fields, 'field')}, and its file has {columns}"
+        misquoted = find_misquoted(part, texts, self._scanner.dialect)
+        reasons = dict.fromkeys(misquoted, MISQUOTED) | reasons
         if self._profile is not None:
             self._add_to_profile(self._profile, texts, reasons, types)
+        merged = find_merged(part, texts, self._scanner.dialect, len(types.names))
+        self._count("merged", rows[merged])
         if self._checks.validate:
             self._set_aside(rows, reasons, end)
             rows = np.delete(rows, sorted(reasons), axis=0)
         else:
-            if ragged and not self._ragged:
-                self._first_ragged = self._start + int(rows[whole[min(ragged)], 0])
-            self._ragged += len(ragged)
+            self._count("ragged", rows[[whole[at] for at in ragged]])
+            self._count("misquoted", rows[misquoted])
         self._on_rows(rows + np.array([self._start, 0]))
         self.records += len(rows)
 
@@ -345,7 +357,7 @@ def _typed_columns(
     >>> _typed_columns(b'1,x\n"",2.5\n,""\n', ["a", "b"], Dialect(), ["b"])
     {'a': [1, None, None], 'b': ['x', 2.5, '']}
     """
-    text = whole_rows(text)
+    text = whole_rows(text, dialect)
     parse = dialect.parse_options()
     found: dict[str, list[object]] = {}
     for quoted_nulls in (False, True):
