@@ -188,7 +188,10 @@ class CsvRows(Dataset):
         nulls = tuple(options.get("null_values", ()))
         signs = (options["delimiter"], options["quote"], options["escape"])
         dialect = Dialect(*signs, nulls, options.get("empty_text", False))
-        return schema, [CsvParser(names, dialect) for names in numbers or [()]], of_file
+        # Looking at quotes again takes half of the time that reading does.
+        are_sound = all(file.facts.get("misquoted") == 0 for file in meta.files)
+        parsers = [CsvParser(names, dialect, are_sound=are_sound) for names in numbers or [()]]
+        return schema, parsers, of_file
 
     def _process_sample(self, sample_bytes: bytes) -> Any:
         """Return the record of a row in the first file's order of columns."""

@@ -47,9 +47,10 @@ class _Reading:
 
 
 class CsvParser:
-    """Reads rows that have these columns."""
+    """Reads rows that have these columns; `are_sound`: no quotes of a row are wrong."""
 
-    def __init__(self, names: Sequence[str], dialect: Dialect) -> None:
+    def __init__(self, names: Sequence[str], dialect: Dialect, *, are_sound: bool = False) -> None:
+        self._are_sound = are_sound
         self.names = list(names)
         self._dialect = dialect
         self._parse_options = dialect.parse_options()
@@ -104,7 +105,7 @@ class CsvParser:
     def _text(self, rows: Sequence[bytes]) -> pa.Buffer:
         """Return rows as one text; raise `pa.ArrowInvalid` where Arrow would read other values."""
         text = whole_rows(b"".join(map(with_line_end, rows)), self._dialect)
-        if find_misquoted(text, rows, self._dialect):
+        if not self._are_sound and find_misquoted(text, rows, self._dialect):
             raise pa.ArrowInvalid(MISQUOTED)
         # A copy: a thread of Arrow may free what it read after this call. Of bytes it needs Python
         # for that, and aborts a program that ends meanwhile.

@@ -169,12 +169,11 @@ def _look(
 def _is_clean(head: bytes, dialect: Dialect, columns: int, *, is_whole: bool) -> bool:
     """Whether quotes enclose whole fields in all rows that end in the head."""
     finder = RowFinder(dialect, "")
-    rows = finder.add(head)
-    if is_whole:
-        try:
-            rows = np.concatenate([rows, finder.finish()])
-        except MalformedLineError:  # A quote that is never closed.
-            return False
+    try:
+        rows = finder.add(head)
+        rows = np.concatenate([rows, finder.finish()]) if is_whole else rows
+    except MalformedLineError:  # As of a quote that is never closed; the scan names the file.
+        return False
     text = head[: int(rows[-1].sum()) if len(rows) else 0]
     starts = rows[:, 0]
     merged = find_merged(text, starts, dialect, columns)

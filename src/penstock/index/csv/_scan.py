@@ -63,7 +63,7 @@ class CsvScanner(Scanner):
     >>> scan.add(b'id,text\n1,"two\nlines"\n2,\n').tolist(), scan.finish().tolist()
     ([[8, 14]], [[22, 3]])
     >>> scan.facts()
-    {'columns': ['id', 'text'], 'types': ['int64', 'string']}
+    {'columns': ['id', 'text'], 'types': ['int64', 'string'], 'misquoted': 0}
     """
 
     kind = "csv"
@@ -131,6 +131,9 @@ class CsvScan:
         self._text = bytearray()  # Rows whose types are not found yet, and the bytes behind them.
         self._text_at = 0
         self._rows: list[NDArray[np.int64]] = []  # Those rows.
+        # An earlier release has not looked at the quotes of what it indexed.
+        was_seen = not (facts and facts["columns"]) or "misquoted" in facts
+        self._are_quotes_known = was_seen and scanner.dialect.quote is not None
         self._odd = dict.fromkeys((*_ODD, *map("first_{}".format, _ODD)), 0)
         if facts and facts["columns"]:
             self._types = TypesSeen(facts["columns"], scanner.dialect, facts["types"])
@@ -158,6 +161,8 @@ class CsvScan:
         for name in _ODD:
             if self._odd[name]:
                 facts |= {one: self._odd[one] for one in (name, f"first_{name}")}
+        if self._are_quotes_known:
+            facts.setdefault("misquoted", 0)
         return facts
 
     def _taken(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -191,6 +196,13 @@ class CsvScan:
                 f"delimiter={self._scanner.dialect.delimiter!r} right?"
             )
         if names is None and self._scanner.header:
+            if find_misquoted(row, [row], self._scanner.dialect):
+                raise MalformedLineError(
+                    f"{self._path}: its header cannot be read: {MISQUOTED}.",
+                    remedy="Correct it, or open the file with another quote= (--quote none).",
+                    path=self._path,
+                    offset=0,
+                )
             _check_names(fields, f"the header of {self._path}")
             return fields
         return [f"f{number}" for number in range(len(fields))] if names is None else list(names)
