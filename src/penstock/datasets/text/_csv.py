@@ -16,6 +16,7 @@ from penstock.datasets._join_batches import joined
 from penstock.datasets.fields._grammar import arrow_type
 from penstock.datasets.text._csv_parser import NOT_UTF_8, CsvParser
 from penstock.datasets.text._dataset import Dataset
+from penstock.datasets.text._in_folders import InFolders
 from penstock.datasets.text._texts import grouped
 from penstock.decode import HOLDS_ALL, JSON, TEXT, as_records, fit_batch
 from penstock.errors import (
@@ -65,7 +66,7 @@ _OTHER_DIALECT = (
 )
 
 
-class CsvRows(Dataset):
+class CsvRows(InFolders):
     r"""The rows of CSV files, local or remote: a file, a folder, a pattern, or a list of those.
 
     A column has one type, found when the index was built: int64, float64, bool (`true`, `false`)
@@ -178,6 +179,8 @@ class CsvRows(Dataset):
                 kinds.setdefault(name, set()).add(kind)
         for file in [] if kinds else meta.empty:  # A header alone has names, too.
             kinds |= {name: {"null"} for name in file.facts.get("columns", ())}
+        for name, type_ in self._folders[0].items():
+            kinds.setdefault(name, set()).add(str(type_))
         types = {name: type_of(wider_type(seen)) for name, seen in kinds.items()}
         for name, text in options.get("types", {}).items():
             if name not in types:
@@ -211,10 +214,16 @@ class CsvRows(Dataset):
         return self._columns(ids, self.schema)
 
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
-        own, parsers, of_file = self._layout
-        typed = _own_values(schema, own)
+        typed = _own_values(schema, self.schema)
         if typed != schema:
             return fit_batch(self._columns(ids, typed), schema, ids)
+        if schema.names and self.free_fields.issuperset(schema.names):
+            nulls = [pa.nulls(len(ids), type_) for type_ in schema.types]
+            return self._fill(pa.record_batch(nulls, schema), ids)
+        return self._fill(self._cells(ids, schema), ids)
+
+    def _cells(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+        _, parsers, of_file = self._layout
         rows = self._bytes_of(ids)
         if len(parsers) == 1 or not len(ids):
             return self._parsed(parsers[0], rows, ids, schema)
@@ -225,6 +234,22 @@ class CsvRows(Dataset):
             for here in places
         ]
         return parts[0] if len(parts) == 1 else joined(parts, np.argsort(np.concatenate(places)))
+
+    @cached_property
+    def _lacking(self) -> dict[str, NDArray[np.bool_]]:
+        """For each field of folders the files that have no column of that name."""
+        meta = self._sample_index.meta
+        columns = [set(file.facts["columns"]) for file in (meta.files if meta is not None else ())]
+        return {name: np.array([name not in own for own in columns]) for name in self._folders[0]}
+
+    def _is_open(self, name: str, array: pa.Array, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        is_open: NDArray[np.bool_] = self._lacking[name][self._rows[ids, 0].astype(np.int64)]
+        return is_open
+
+    @property
+    def free_fields(self) -> frozenset[str]:
+        """The fields that stand in the names of folders (`year=2024`) and in no file."""
+        return frozenset(name for name, lacking in self._lacking.items() if lacking.all())
 
     def _parsed(
         self, parser: CsvParser, rows: Sequence[bytes], ids: NDArray[np.int64], schema: pa.Schema
@@ -285,7 +310,8 @@ class CsvRows(Dataset):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        state.pop("_layout", None)
+        for known in ("_layout", "_lacking"):
+            state.pop(known, None)
         return state
 
 
