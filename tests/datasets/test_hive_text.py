@@ -216,3 +216,18 @@ def test_they_are_fields_of_remote_files(s3_server: S3Server, bucket: str) -> No
         ds = penstock.open(f"s3://{bucket}/{prefix}", storage_options=s3_server.storage_options)
         assert [row["year"] for row in ds] == [1, 2]
         assert [row["year"] for row in ds.by_blocks()] == [1, 2]
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_records_that_are_shown_without_an_index_have_them(ending: str, tmp_path: Path) -> None:
+    write(tmp_path / f"d/year=1/a.{ending}", [{"id": 0, "t": "x"}, {"id": 1, "t": "y"}])
+    assert document("show", tmp_path / "d") == [
+        {"id": 0, "t": "x", "year": 1}, {"id": 1, "t": "y", "year": 1}
+    ]  # fmt: skip
+    assert not (tmp_path / "d/index").exists()
+
+
+def test_the_first_records_of_a_long_file_have_them(tmp_path: Path) -> None:
+    path = write(tmp_path / "d/year=1/a.csv", [{"id": 0, "t": "x"}])
+    path.write_bytes(path.read_bytes() + b"1,a long text\n" * 1_300_000)
+    assert document("show", tmp_path / "d", "0:1") == [{"id": 0, "t": "x", "year": 1}]

@@ -86,6 +86,11 @@ class Listing:
         """Bytes of all files, as they are stored."""
         return sum(found.entry.size for found in self.files)
 
+    @cached_property
+    def has_fields(self) -> bool:
+        """Whether folders below the base hold fields: `year=2024/`."""
+        return any("=" in self.relative(found).rpartition("/")[0] for found in self.files)
+
     def relative(self, found: Found) -> str:
         """Return a file's path below the base."""
         path, below = found.path, self.base.rstrip("/") + "/"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
@@ -85,9 +86,13 @@ class JsonlDataset(InFolders):
     def _columns_key(self, where: object) -> list[object]:
         return [self._cache_name(), self._encoding, where]
 
+    @cached_property
+    def _is_plain(self) -> bool:
+        """Whether a record is its line, as it is."""
+        return self._encoding == "utf-8" and not self._folders[1]
+
     def __getitem__(self, which: Any) -> Any:
-        is_plain = self._encoding == "utf-8" and not self._folders[1]
-        if type(which) is not int or not 0 <= which < self._length or not is_plain:
+        if type(which) is not int or not 0 <= which < self._length or not self._is_plain:
             return super().__getitem__(which)
         line = self._raw(which)
         try:
