@@ -101,6 +101,13 @@ def test_lines_that_quotes_merge_between_tabs_are_named(
     assert len(penstock.open(path, format_options={"quote": None})) == 10_002
 
 
+def test_a_header_with_quotes_that_are_none_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", '"Weird" id,t\n1,x\n')
+    with pytest.raises(MalformedLineError, match=r"a\.csv: its header .* do not enclose whole"):
+        penstock.open(path)
+    assert penstock.open(path, format_options={"quote": None})[0] == {'"Weird" id': 1, "t": "x"}
+
+
 def test_an_update_counts_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = written(tmp_path / "a.csv", 'a,b\n1,"x" y\n2,z\n')
     penstock.open(path)

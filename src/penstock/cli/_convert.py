@@ -97,8 +97,9 @@ def convert(call: VerbCall, *, source: str, target: str, on_error: str, **shape:
 
     DST is a file if its name ends in .jsonl or .ndjson (.gz, .zst, .zstd or .bz2 behind it), else a
     directory of shards. Lines are copied byte for byte; blank ones are left out. Records of other
-    formats are written as lines, and so are those with fields in the names of folders. DST is complete, or, after a failure, empty: shards
-    published by then are removed again. The storage options hold for SRC and DST.
+    formats, and those with fields in the names of folders, are written as lines. DST is complete,
+    or, after a failure, empty: shards published by then are removed again. The storage options hold
+    for SRC and DST.
     """
     chosen = _WriteOptions(**shape)  # type: ignore[arg-type]
     refuse_read_only(target)

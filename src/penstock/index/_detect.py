@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock._words import counted, few, warn_once
@@ -84,7 +84,8 @@ class Detected:
         """
         if made_with is not None:
             return self.format.scanner_for({**made_with, **self.given})
-        return self._new_scanner if anew else self._indexed_scanner or self._new_scanner
+        there = None if anew or not self._may_guess else self._indexed_scanner
+        return there or self._new_scanner
 
     def places(self, scanner: Scanner) -> list[IndexPlace]:
         """Return where the index may lie, the place of a new one first."""
@@ -98,22 +99,26 @@ class Detected:
 
     @cached_property
     def _new_scanner(self) -> Scanner:
-        row, options = self.format, self._found_options
-        if row.guess is not None and self._may_guess:
-            options |= load(row.guess)(self.listing.files, row.scanner_for(options), self.given)
-        return row.scanner_for(options)
+        scanner, guess = self.format.scanner_for(self._found_options), self.format.guess
+        if guess is None or not self._may_guess:
+            return scanner
+        guessed = load(guess)(self.listing.files, scanner, self.given)
+        return self.format.scanner_for({**self._found_options, **guessed})
 
     @property
     def _may_guess(self) -> bool:
-        return all(one.keys().isdisjoint(self.given) for one in self.format.guessed)
+        """Whether a new index may have something that no one gave, and that is no dialect."""
+        guessed = self.format.guessed
+        return bool(guessed) and guessed[0].keys().isdisjoint(self.given)
 
     @cached_property
     def _indexed_scanner(self) -> Scanner | None:
         """The scanner whose index is there; None where those of several guesses are, or none."""
         there: dict[str, Scanner] = {}
+        is_there = cache(exists)  # Which may be a request.
         for guessed in self.format.guessed:
             scanner = self.format.scanner_for({**guessed, **self._found_options})
-            place = next(filter(exists, self.places(scanner)), None)
+            place = next(filter(is_there, self.places(scanner)), None)
             if place is not None:
                 there.setdefault(place.folder, scanner)
         return next(iter(there.values())) if len(there) == 1 else None

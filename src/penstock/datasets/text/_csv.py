@@ -72,7 +72,8 @@ class CsvRows(InFolders):
     A column has one type, found when the index was built: int64, float64, bool (`true`, `false`)
     or text. An empty field is null; a quoted empty one is null, too, except in a text column, where
     it is an empty text. Files are matched by the names of their columns; a column that a file lacks
-    is null.
+    is null. Folders below the path that are called `year=2024` are a field `year` of the files in
+    them that have no such column.
 
     Args:
         path: The files.
@@ -242,8 +243,8 @@ class CsvRows(InFolders):
         columns = [set(file.facts["columns"]) for file in (meta.files if meta is not None else ())]
         return {name: np.array([name not in own for own in columns]) for name in self._folders[0]}
 
-    def _is_open(self, name: str, array: pa.Array, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-        is_open: NDArray[np.bool_] = self._lacking[name][self._rows[ids, 0].astype(np.int64)]
+    def _is_open(self, name: str, array: pa.Array, files: NDArray[np.int64]) -> NDArray[np.bool_]:
+        is_open: NDArray[np.bool_] = self._lacking[name][files]
         return is_open
 
     @property

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from penstock.index import SampleIndex
+
 
 class InFolders(Dataset):
     """Records to which the folders of their files add fields.
@@ -23,17 +25,19 @@ class InFolders(Dataset):
     column of that name, whatever it holds.
     """
 
-    @cached_property
-    def _folders(self) -> tuple[dict[str, pa.DataType], list[dict[str, Any]]]:
-        """The fields of folders with their types, and the values for each file if there are any."""
-        meta = self._sample_index.meta
-        paths = [] if meta is None else [file.path for file in meta.files]
-        if not any("=" in path for path in paths):
-            return {}, []
-        from penstock.tables import partitions_of  # noqa: PLC0415 (pyarrow)
+    _folders: tuple[dict[str, pa.DataType], list[dict[str, Any]]]
+    """The fields of folders with their types, and the values for each file if there are any."""
 
-        schema, values = partitions_of(paths)
-        return dict(zip(schema.names, schema.types, strict=True)), values
+    def _take_index(self, sample_index: SampleIndex, name: str | None) -> None:
+        super()._take_index(sample_index, name)
+        meta = sample_index.meta
+        paths = [] if meta is None else [file.path for file in meta.files]
+        self._folders = ({}, [])
+        if any("=" in path for path in paths):
+            from penstock.tables import partitions_of  # noqa: PLC0415 (pyarrow)
+
+            schema, values = partitions_of(paths)
+            self._folders = (dict(zip(schema.names, schema.types, strict=True)), values)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -67,11 +71,14 @@ class InFolders(Dataset):
 
         from penstock.decode import fit_batch  # noqa: PLC0415
 
+        files = self._rows[ids, 0].astype(np.int64)
+        if files.max() >= len(values):
+            raise self._sample_index.damaged(f"it speaks of file {files.max()}")
         for name in names:
             at = schema.get_field_index(name)
-            rows = np.flatnonzero(self._is_open(name, batch.column(at), ids))
+            rows = np.flatnonzero(self._is_open(name, batch.column(at), files))
             of_files = pa.array([own.get(name) for own in values], types[name])
-            stated = pa.record_batch({name: of_files.take(pa.array(self._rows[ids[rows], 0]))})
+            stated = pa.record_batch({name: of_files.take(pa.array(files[rows]))})
             fitted = fit_batch(stated, pa.schema([schema.field(at)]), ids[rows])
             places = np.arange(len(ids))
             places[rows] = len(ids) + np.arange(len(rows))
@@ -79,12 +86,12 @@ class InFolders(Dataset):
             batch = batch.set_column(at, schema.field(at), both.take(pa.array(places)))
         return batch
 
-    def _is_open(self, name: str, array: pa.Array, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _is_open(self, name: str, array: pa.Array, files: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return the records that do not say themselves what the value of a field is."""
         is_null: NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
         return is_null
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        state.pop("_folders", None)
+        del state["_folders"]
         return state

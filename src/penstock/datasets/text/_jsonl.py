@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
@@ -78,6 +77,7 @@ class JsonlDataset(InFolders):
     def _prepare(self) -> None:
         self._decode = decode_fast if self._fields is None else _projecting(self._fields)
         self._decoders: dict[pa.Schema, TypedDecoder] = {}
+        self._is_plain = self._encoding == "utf-8" and not self._folders[1]
 
     @property
     def _reads_as_indexed(self) -> bool:
@@ -85,11 +85,6 @@ class JsonlDataset(InFolders):
 
     def _columns_key(self, where: object) -> list[object]:
         return [self._cache_name(), self._encoding, where]
-
-    @cached_property
-    def _is_plain(self) -> bool:
-        """Whether a record is its line, as it is."""
-        return self._encoding == "utf-8" and not self._folders[1]
 
     def __getitem__(self, which: Any) -> Any:
         if type(which) is not int or not 0 <= which < self._length or not self._is_plain:
@@ -114,11 +109,8 @@ class JsonlDataset(InFolders):
 
     def _fill_records(self, records: list[Any], ids: NDArray[np.int64]) -> list[Any]:
         """Return records with the fields of their folders that they do not have themselves."""
-        values = self._folders[1]
-        names = frozenset(self._folder_types)
-        for record, file in zip(
-            records, self._rows[ids, 0].tolist() if names else (), strict=False
-        ):
+        names, values = self._folder_types, self._folders[1]
+        for record, file in zip(records, self._rows[ids, 0].tolist(), strict=True) if names else ():
             for name, value in values[file].items() if type(record) is dict else ():
                 if name in names and record.get(name) is None:
                     record[name] = value

@@ -43,7 +43,7 @@ _NULLS = frozenset({*ConvertOptions().null_values, "\\N"})
 _YEARS = range(1900, 2101)
 
 
-class _Head(NamedTuple):
+class _FirstRows(NamedTuple):
     path: str
     first: list[str]
     others: list[list[str]]
@@ -121,7 +121,7 @@ def warn_of_names(meta: Meta | None) -> None:
             return
 
 
-def _look(path: str, text: bytes, dialect: Dialect) -> _Head | None:
+def _look(path: str, text: bytes, dialect: Dialect) -> _FirstRows | None:
     head = text.removeprefix(BOM).decode("latin-1")
     try:
         reader = csv.reader(io.StringIO(head, newline=""), **dialect.of_python())
@@ -137,7 +137,9 @@ def _look(path: str, text: bytes, dialect: Dialect) -> _Head | None:
     nulls = _NULLS | {*dialect.null_values}
     columns = zip(*others, strict=True) if others else [()] * len(first)
     kinds = [{_kind_of(cell) for cell in column if cell not in nulls} for column in columns]
-    return _Head(path, first, others, [kind.pop() if len(kind) == 1 else None for kind in kinds])
+    return _FirstRows(
+        path, first, others, [kind.pop() if len(kind) == 1 else None for kind in kinds]
+    )
 
 
 def _kind_of(cell: str) -> str:
@@ -146,7 +148,7 @@ def _kind_of(cell: str) -> str:
     return "moment" if _MOMENT.fullmatch(cell) else _TEXT
 
 
-def _is_record(head: _Head) -> bool | None:
+def _is_record(head: _FirstRows) -> bool | None:
     """Whether the first row of a file is a record; None where its own rows do not say."""
     firsts = [None if cell in _NULLS else _kind_of(cell) for cell in head.first]
     if not head.others:  # A row alone is a record if it holds any number.
@@ -161,7 +163,7 @@ def _is_record(head: _Head) -> bool | None:
     return True if typed and not _is_run(head) else None
 
 
-def _is_run(head: _Head) -> bool:
+def _is_run(head: _FirstRows) -> bool:
     """Whether the numbers of the first row are names: 0, 1, 2 … as of pandas, or years.
 
     No row below it may hold such numbers.
@@ -178,11 +180,11 @@ def _counts_up(row: Sequence[str]) -> bool:
     return begins and numbers == [*range(numbers[0], numbers[0] + len(numbers))]
 
 
-def _differ(heads: Sequence[_Head]) -> bool:
+def _differ(heads: Sequence[_FirstRows]) -> bool:
     return len({tuple(head.first) for head in heads}) > 1
 
 
-def _differ_as_records(heads: Sequence[_Head]) -> bool:
+def _differ_as_records(heads: Sequence[_FirstRows]) -> bool:
     """Whether the first rows of files with equal columns are unlike, as names would not be.
 
     They have no field in common, or one of them comes again in its column.

@@ -132,8 +132,7 @@ class CsvScan:
         self._text_at = 0
         self._rows: list[NDArray[np.int64]] = []  # Those rows.
         # An earlier release has not looked at the quotes of what it indexed.
-        was_seen = not (facts and facts["columns"]) or "misquoted" in facts
-        self._are_quotes_known = was_seen and scanner.dialect.quote is not None
+        self._knows_quotes = bool(scanner.dialect.quote) and (not facts or "misquoted" in facts)
         self._odd = dict.fromkeys((*_ODD, *map("first_{}".format, _ODD)), 0)
         if facts and facts["columns"]:
             self._types = TypesSeen(facts["columns"], scanner.dialect, facts["types"])
@@ -158,10 +157,9 @@ class CsvScan:
             "columns": self._types.names if self._types else names,
             "types": self._types.kinds if self._types else ["null"] * len(names),
         }
-        for name in _ODD:
-            if self._odd[name]:
-                facts |= {one: self._odd[one] for one in (name, f"first_{name}")}
-        if self._are_quotes_known:
+        for name in filter(self._odd.get, _ODD):
+            facts |= {one: self._odd[one] for one in (name, f"first_{name}")}
+        if self._knows_quotes:
             facts.setdefault("misquoted", 0)
         return facts
 
@@ -197,12 +195,8 @@ class CsvScan:
             )
         if names is None and self._scanner.header:
             if find_misquoted(row, [row], self._scanner.dialect):
-                raise MalformedLineError(
-                    f"{self._path}: its header cannot be read: {MISQUOTED}.",
-                    remedy="Correct it, or open the file with another quote= (--quote none).",
-                    path=self._path,
-                    offset=0,
-                )
+                text = f"{self._path}: its header cannot be read: {MISQUOTED}. Give another quote=."
+                raise MalformedLineError(text, path=self._path, offset=0)
             _check_names(fields, f"the header of {self._path}")
             return fields
         return [f"f{number}" for number in range(len(fields))] if names is None else list(names)
