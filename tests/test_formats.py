@@ -168,8 +168,9 @@ def _timeless(index: Path) -> object:
     meta = json.loads((index / "meta.json").read_text())
     for file in [*meta["files"], *meta.get("empty", ())]:
         del file["modified"]
+        file.get("facts", {}).pop("misquoted", None)  # The first release did not write it,
     del meta["created"]
-    meta.pop("made_by", None)  # The first release did not write it.
+    meta.pop("made_by", None)  # nor this.
     return meta
 
 

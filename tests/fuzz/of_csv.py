@@ -13,8 +13,10 @@ import numpy as np
 import penstock
 from penstock.datasets import CsvRows
 from penstock.errors import MalformedLineError, SchemaMismatchError
+from penstock.index.csv._types import Dialect
 from tests.fuzz._format import Door, Format, Refused, check
 from tests.fuzz._lines import BAD, all_good
+from tests.index.test_csv_scan import rows_by_letter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,15 +59,28 @@ class Csv(Format):
         """Return the rows as texts; `BAD` for those that have more or fewer than the header."""
         text = (folder / damaged).read_bytes().decode("utf-8-sig", "surrogateescape")
         rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
+        texts, is_open = rows_by_letter(text, Dialect())
+        if not is_open:  # Else the file is refused.
+            assert len(texts) == len(rows)
+            rows = [
+                row if _is_well_quoted(one) else [] for row, one in zip(rows, texts, strict=True)
+            ]
         if not rows:
             return []
-        if _LOST.search("".join(rows[0])):
+        if not rows[0] or _LOST.search("".join(rows[0])):
             raise Refused
         return [_good(row, len(rows[0])) for row in rows[1:]]
 
 
 def _shown_both(rows: list[Any]) -> int:
     return len(all_good(rows)) + _ROWS
+
+
+def _is_well_quoted(row: str) -> bool:
+    try:
+        return bool([*csv.reader(io.StringIO(row, newline=""), strict=True)])
+    except csv.Error:
+        return False
 
 
 def _good(row: list[str], size: int) -> Any:

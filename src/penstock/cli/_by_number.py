@@ -70,7 +70,7 @@ def by_number(path: str, found: Detected, *, head: int | None = None) -> Iterato
     source = indexed_source(path, found)
     if source is not None:
         yield ByNumber(path, source)
-    elif found.format.is_lines:
+    elif found.format.is_lines and not found.listing.has_fields:
         yield None
     elif found.format.scanner is None:
         yield ByNumber(path, open_found(found.checked()))
@@ -146,9 +146,10 @@ def _head_of(listing: Listing, scanner: Scanner, count: int, folder: Path) -> Li
             text += block
             rows += len(places)
             if rows >= count:
-                copied = folder / first.entry.name.rpartition("/")[2]
+                copied = folder / listing.relative(first)  # Its folders may hold fields.
+                copied.parent.mkdir(parents=True, exist_ok=True)
                 copied.write_bytes(text[: int(places[-1].sum())])
-                return list_files(copied)
+                return list_files(folder)
             if len(text) > _LONGEST:
                 break
     return None

@@ -97,19 +97,22 @@ def convert(call: VerbCall, *, source: str, target: str, on_error: str, **shape:
 
     DST is a file if its name ends in .jsonl or .ndjson (.gz, .zst, .zstd or .bz2 behind it), else a
     directory of shards. Lines are copied byte for byte; blank ones are left out. Records of other
-    formats are written as lines. DST is complete, or, after a failure, empty: shards
-    published by then are removed again. The storage options hold for SRC and DST.
+    formats, and those with fields in the names of folders, are written as lines. DST is complete,
+    or, after a failure, empty: shards published by then are removed again. The storage options hold
+    for SRC and DST.
     """
     chosen = _WriteOptions(**shape)  # type: ignore[arg-type]
     refuse_read_only(target)
     at_path = look_at(source, call.options)
     row, files = at_path.format, at_path.listing.files
     is_mixed = row.folder is not None and any(LINES.names(f.entry.name) for f in files)
-    has_lines = row.is_lines or row.is_tokens or is_mixed
+    is_lines = row.is_lines and not at_path.listing.has_fields  # Which lines do not hold.
+    has_lines = is_lines or row.is_tokens or is_mixed
     if has_lines:
         found = find(source, call.options, at_path.checked())
     elif on_error == "skip":
-        raise OptionError(f"--on-error skip is for lines, and {source} holds {row.title}.")
+        held = row.title + " with fields in the names of folders" * row.is_lines
+        raise OptionError(f"--on-error skip is for lines, and {source} holds {held}.")
     else:
         found = PathFiles.of(source, at_path.checked().listing, call.options)
     _check_apart(found, target)

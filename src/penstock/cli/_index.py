@@ -98,7 +98,8 @@ def index(
 def _built(path: str, found: Detected, mode: Mode, build: BuildOptions) -> Report:
     """Build the index, and report what it holds."""
     listing = found.listing
-    place = place_of(listing, found.scanner(), found.options, found.index, beside_remote=True)
+    scanner = found.scanner(anew=mode == "overwrite")
+    place = place_of(listing, scanner, found.options, found.index, beside_remote=True)
     where = as_typed(path, place.folder) if place.beside else place.folder
     known = _known(found, mode, place, where)
     start = time.monotonic()
@@ -106,7 +107,7 @@ def _built(path: str, found: Detected, mode: Mode, build: BuildOptions) -> Repor
         meta = make_index(
             listing,
             # An update reads the dialect that the index was made with.
-            found.scanner(known.options if known else None),
+            found.scanner(known.options) if known else scanner,
             mode,
             options=found.options,
             index=found.index,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,8 +31,6 @@ from penstock.index import (
     is_own,
     list_files,
     meta_of,
-    place_beside,
-    place_of,
     records_beside,
     refuse_lakes,
     refuse_put_aside,
@@ -209,14 +207,9 @@ def index_of(path: str, found: Detected) -> Indexed | None:
     return None
 
 
-def places_of(found: Detected) -> Iterator[IndexPlace]:
-    """Yield where the index of what lies at a PATH may lie."""
-    if found.format.scanner is None:
-        return
-    listing, options, scanner = found.listing, found.options, found.scanner()
-    yield place_of(listing, scanner, options, found.index)
-    if listing.is_remote and listing.folder is not None and found.index is None:
-        yield place_beside(listing.folder, options)
+def places_of(found: Detected) -> list[IndexPlace]:
+    """Return where the index of what lies at a PATH may lie."""
+    return [] if found.format.scanner is None else found.places(found.scanner())
 
 
 def indexed_source(

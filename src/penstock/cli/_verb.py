@@ -262,6 +262,13 @@ _format_options = (
         multiple=True,
     ),
     _format_option(
+        "--header",
+        "CSV: the first row has the names of columns.",
+        "header",
+        flag_value=True,
+        default=None,
+    ),
+    _format_option(
         "--no-header",
         "CSV: the first row is a record, and columns are called f0, f1 …",
         "header",

@@ -136,6 +136,7 @@ def open_found(
             refresh=refresh,
         )
         source = opens(index)
+        found.warn_of_doubt(index.meta)
     return source
 
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
         IndexPlace,
         Listing,
         list_files,
-        place_beside,
         place_of,
     )
     from penstock.index._load import meta_of, read_meta
@@ -124,7 +123,7 @@ __all__, __getattr__, __dir__ = facade(
         "_formats": "CSV Format LINES format_by_name format_named load",
         "_heads": "check_heads",
         "_lakes": "refuse_lakes",
-        "_listing": "Found INDEX_FOLDER IndexPlace Listing list_files place_beside place_of",
+        "_listing": "Found INDEX_FOLDER IndexPlace Listing list_files place_of",
         "_load": "meta_of read_meta",
         "_meta": "FileMeta Meta TokensMeta",
         "_names": "COLUMNS DOCUMENT_FILES ROWS TOKEN_FOLDER rebuilding",

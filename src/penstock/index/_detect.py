@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock._words import counted, few, warn_once
@@ -30,13 +30,16 @@ from penstock.index._formats import (
 )
 from penstock.index._heads import format_by_head, head_of, open_by_name
 from penstock.index._lakes import refuse_lakes
-from penstock.index._listing import Found, Listing, What, joined, list_each, list_files
+from penstock.index._listing import Found, Listing, What, joined, list_each, list_files, places_of
+from penstock.index._open_index import exists
 from penstock.index._splits import doubts_about
 from penstock.jsonl import without_compression
 from penstock.storage import StorageOptions, is_pattern, without_query
 
 if TYPE_CHECKING:
     from penstock.index._formats import Format
+    from penstock.index._listing import IndexPlace
+    from penstock.index._meta import Meta
     from penstock.index._scan import Scanner
 
 _log = logging.getLogger("penstock.datasets")
@@ -85,16 +88,53 @@ class Detected:
     split: str | None = None
     """What chooses among the files of `what` by their names."""
 
-    def scanner(self, made_with: Mapping[str, object] | None = None) -> Scanner:
-        """Return what finds the records; `made_with` are the options of an existing index."""
-        options = self._found_options if made_with is None else made_with
-        return self.format.scanner_for({**options, **self.given})
+    def scanner(
+        self, made_with: Mapping[str, object] | None = None, *, anew: bool = False
+    ) -> Scanner:
+        """Return what finds the records; `made_with` are the options of an existing index.
+
+        What only a new index guesses is that of the index that is there, except `anew`.
+        """
+        if made_with is not None:
+            return self.format.scanner_for({**made_with, **self.given})
+        there = None if anew or not self._may_guess else self._indexed_scanner
+        return there or self._new_scanner
+
+    def places(self, scanner: Scanner) -> list[IndexPlace]:
+        """Return where the index may lie, the place of a new one first."""
+        return places_of(self.listing, scanner, self.options, self.index)
 
     @cached_property
     def _found_options(self) -> dict[str, object]:
         row = self.format.dialect
         found: dict[str, object] = load(row)(self.listing.files, self.given) if row else {}
-        return found
+        return found | dict(self.given)
+
+    @cached_property
+    def _new_scanner(self) -> Scanner:
+        scanner, guess = self.format.scanner_for(self._found_options), self.format.guess
+        if guess is None or not self._may_guess:
+            return scanner
+        guessed = load(guess)(self.listing.files, scanner, self.given)
+        return self.format.scanner_for({**self._found_options, **guessed})
+
+    @property
+    def _may_guess(self) -> bool:
+        """Whether a new index may have something that no one gave, and that is no dialect."""
+        guessed = self.format.guessed
+        return bool(guessed) and guessed[0].keys().isdisjoint(self.given)
+
+    @cached_property
+    def _indexed_scanner(self) -> Scanner | None:
+        """The scanner whose index is there; None where those of several guesses are, or none."""
+        there: dict[str, Scanner] = {}
+        is_there = cache(exists)  # Which may be a request.
+        for guessed in self.format.guessed:
+            scanner = self.format.scanner_for({**guessed, **self._found_options})
+            place = next(filter(is_there, self.places(scanner)), None)
+            if place is not None:
+                there.setdefault(place.folder, scanner)
+        return next(iter(there.values())) if len(there) == 1 else None
 
     def left_out(self) -> str:
         """Return the files that are left out, for people; "" where there are none."""
@@ -103,6 +143,11 @@ class Detected:
         below = f"{self.listing.base.rstrip('/')}/"
         names = few([one.path.removeprefix(below) for one in self.others], _SHOWN)
         return f"{counted(len(self.others), 'file')} not read as {self.format.title}: {names}"
+
+    def warn_of_doubt(self, meta: Meta | None) -> None:
+        """Log what a guess would not have made of an index that was there."""
+        if self.format.doubt is not None and self._may_guess:
+            load(self.format.doubt)(meta)
 
     def warn_of_left_out(self) -> None:
         """Log the files that are left out, in one line."""

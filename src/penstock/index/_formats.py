@@ -43,6 +43,13 @@ class Format:
     """Finds the records for an index; None where records are found without one."""
     dialect: str | None = None
     """Finds options of the scanner in the head of a file: called with files and given options."""
+    guess: str | None = None
+    """Finds options of a new index that take a look at many files: called with files, a scanner
+    and given options."""
+    guessed: tuple[dict[str, object], ...] = ()
+    """What it may return."""
+    doubt: str | None = None
+    """Warns of an index that was made without a guess, where it looks wrong: called with `Meta`."""
     is_lines: bool = False
     """Whether each line is a record, which can be streamed and copied as text."""
     is_tokens: bool = False
@@ -144,6 +151,9 @@ CSV = Format(
     compressions=COMPRESSED,
     scanner="penstock.index.csv._scan:CsvScanner",
     dialect="penstock.index.csv._dialect:found_options",
+    guess="penstock.index.csv._header:find_header",
+    guessed=({"header": True}, {"header": False}),
+    doubt="penstock.index.csv._header:warn_of_names",
     has_index=True,
     scan="penstock.index.csv._scan:scan_rows",
     check_meta="penstock.index.csv._types:check_csv",

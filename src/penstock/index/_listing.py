@@ -95,6 +95,11 @@ class Listing:
         """Bytes of all files, as they are stored."""
         return sum(found.entry.size for found in self.files)
 
+    @cached_property
+    def has_fields(self) -> bool:
+        """Whether folders below the base hold fields: `year=2024/`."""
+        return any("=" in self.relative(found).rpartition("/")[0] for found in self.files)
+
     def relative(self, found: Found) -> str:
         """Return a file's path below the base."""
         path, below = found.path, self.base.rstrip("/") + "/"
@@ -311,6 +316,19 @@ def place_of(
         if is_own:
             return own
     return cached_place(listing, scanner, options)
+
+
+def places_of(
+    listing: Listing,
+    scanner: Scanner,
+    options: StorageOptions,
+    chosen: str | os.PathLike[str] | None = None,
+) -> list[IndexPlace]:
+    """Return where the index of these files may lie, the place of a new one first."""
+    places = [place_of(listing, scanner, options, chosen)]
+    if chosen is None and listing.is_remote and listing.folder is not None:
+        places.append(place_beside(listing.folder, options))
+    return places
 
 
 def place_beside(folder: str, options: StorageOptions) -> IndexPlace:

@@ -164,8 +164,9 @@ def check_kind(meta: Meta, scanner: Scanner, folder: str) -> None:
     if there != wanted:
         raise CorruptIndexError(
             f"the index in {folder} is one of {there[0]} with the options {there[1]}, not of "
-            f"{wanted[0]} with {wanted[1]}. Open it with the same options, name the files by a "
-            "pattern, or give index= another folder.",
+            f"{wanted[0]} with {wanted[1]}. Open it with the same options, build it anew with "
+            "these (refresh='rebuild'), name the files by a pattern, or give index= another "
+            "folder.",
             path=folder,
         )
 

@@ -14,7 +14,7 @@ from penstock.errors import CorruptIndexError, IndexExistsError, ObjectNotFoundE
 from penstock.index._build import BuildOptions, build_index, has_additions
 from penstock.index._folder import bring_back_records, only_builder, refuse_put_aside
 from penstock.index._formats import format_named
-from penstock.index._listing import cached_place, list_again, place_beside, place_of
+from penstock.index._listing import cached_place, list_again, places_of
 from penstock.index._load import meta_of
 from penstock.index._names import META
 from penstock.index._open_index import (
@@ -61,9 +61,7 @@ def open_or_build(  # noqa: PLR0913 (options, given by name)
     if refresh not in get_args(Refresh):
         expected = ", ".join(map(repr, get_args(Refresh)))
         raise OptionError(f"refresh={refresh!r}: expected one of {expected}.")
-    places = [place_of(listing, scanner, options, index)]
-    if index is None and listing.is_remote and listing.folder is not None:
-        places.append(place_beside(listing.folder, options))
+    places = places_of(listing, scanner, options, index)
     there = next(filter(exists, places), None)
     place, build = there or places[0], BuildOptions(progress, made_by=_OPEN)
     if there is not None and given is not None:

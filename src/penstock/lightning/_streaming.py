@@ -281,10 +281,11 @@ class StreamingDataModule(SchemaModule):
 
     def _open(self, files: list[str]) -> Source:
         given = self.engine.format_options or {}
-        # As in json2vec, no field of a text column is null, and words for nothing are no misfits
-        # in columns of numbers.
-        usual: dict[str, Any] = {"empty_text": True} if self._suffix is Suffix.csv else {}
-        if usual and "null_values" not in given:
+        # As in json2vec, the first row has names, no field of a text column is null, and words for
+        # nothing are no misfits in columns of numbers.
+        is_csv = self._suffix is Suffix.csv
+        usual: dict[str, Any] = {"header": True, "empty_text": True} if is_csv else {}
+        if is_csv and "null_values" not in given:
             usual["number_nulls"] = list(_NULLS)
         source: Source = penstock.open(
             files,

@@ -250,7 +250,8 @@ def table_report(kind: Format, index: PathIndex, at_path: Detected, *, count: bo
     if kind.dialect is not None:
         meta = index.found.meta if index.found else None
         dialect = at_path.scanner(None if meta is None else meta.options).options()
-        shown = [f"{name} {value!r}" for name, value in dialect.items() if value is not None]
+        signs = [one for one in dialect.items() if one != ("column_names", None)]
+        shown = [f"{name} {value!r}" for name, value in signs]
         report.row("dialect", ", ".join(shown), dialect=dialect)
     index.add_to(report)
     add_left_out(report, path, at_path)

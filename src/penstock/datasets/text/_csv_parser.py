@@ -13,7 +13,13 @@ from pyarrow import csv
 
 from penstock._words import counted
 from penstock.decode import NumbersType, bad_rows, empty_batch, is_utf8, numbers_array
-from penstock.index.csv import read_options, whole_rows, with_line_end
+from penstock.index.csv import (
+    MISQUOTED,
+    find_misquoted,
+    read_options,
+    whole_rows,
+    with_line_end,
+)
 
 if TYPE_CHECKING:
     from penstock.index.csv import Dialect
@@ -42,9 +48,10 @@ class _Reading:
 
 
 class CsvParser:
-    """Reads rows that have these columns."""
+    """Reads rows that have these columns; `are_sound`: no quotes of a row are wrong."""
 
-    def __init__(self, names: Sequence[str], dialect: Dialect) -> None:
+    def __init__(self, names: Sequence[str], dialect: Dialect, *, are_sound: bool = False) -> None:
+        self._are_sound = are_sound
         self.names = list(names)
         self._dialect = dialect
         self._parse_options = dialect.parse_options()
@@ -58,15 +65,15 @@ class CsvParser:
         """
         if not rows or not len(schema):
             return empty_batch(schema, len(rows))
-        reading = self._reading(schema)
+        reading, text = self._reading(schema), self._text(rows)
         if reading.together is not None:
             try:
-                return self._read(rows, reading.together)
+                return self._read(text, len(rows), reading.together)
             except pa.ArrowInvalid:
-                batch = self._read_apart(rows, reading, schema)
+                batch = self._read_apart(text, len(rows), reading, schema)
                 reading.together = None  # It would fail again: there are nulls in quotes.
                 return batch
-        return self._read_apart(rows, reading, schema)
+        return self._read_apart(text, len(rows), reading, schema)
 
     def numbers(
         self, rows: Sequence[bytes], schema: pa.Schema, floats: Collection[str]
@@ -116,27 +123,33 @@ class CsvParser:
         options.false_values = [*options.false_values, "0"]
         return options
 
+    def _text(self, rows: Sequence[bytes]) -> pa.Buffer:
+        """Return rows as one text; raise `pa.ArrowInvalid` where Arrow would read other values."""
+        text = whole_rows(b"".join(map(with_line_end, rows)), self._dialect)
+        if not self._are_sound and find_misquoted(text, rows, self._dialect):
+            raise pa.ArrowInvalid(MISQUOTED)
+        # A copy: a thread of Arrow may free what it read after this call. Of bytes it needs Python
+        # for that, and aborts a program that ends meanwhile.
+        copied = pa.allocate_buffer(len(text))
+        memoryview(copied).cast("B")[:] = text
+        return copied
+
     def _read_apart(
-        self, rows: Sequence[bytes], reading: _Reading, schema: pa.Schema
+        self, text: pa.Buffer, count: int, reading: _Reading, schema: pa.Schema
     ) -> pa.RecordBatch:
-        parts = [self._read(rows, options) for options in reading.apart]
+        parts = [self._read(text, count, options) for options in reading.apart]
         if len(parts) == 1:
             return parts[0]
         found = {name: part.column(name) for part in parts for name in part.schema.names}
         return pa.record_batch({name: found[name] for name in schema.names})
 
-    def _read(self, rows: Sequence[bytes], options: csv.ConvertOptions) -> pa.RecordBatch:
-        text = whole_rows(b"".join(map(with_line_end, rows)))
-        # A copy: a thread of Arrow may free what it read after this call. Of bytes it needs Python
-        # for that, and aborts a program that ends meanwhile.
-        copied = pa.allocate_buffer(len(text))
-        memoryview(copied).cast("B")[:] = text
+    def _read(self, text: pa.Buffer, count: int, options: csv.ConvertOptions) -> pa.RecordBatch:
         with csv.open_csv(
-            pa.BufferReader(copied), read_options(text, self.names), self._parse_options, options
+            pa.BufferReader(text), read_options(text, self.names), self._parse_options, options
         ) as reader:
             table = reader.read_all()
-        if table.num_rows != len(rows):
-            raise pa.ArrowInvalid(f"{len(rows):,} rows are read as {table.num_rows:,}")
+        if table.num_rows != count:
+            raise pa.ArrowInvalid(f"{count:,} rows are read as {table.num_rows:,}")
         batches = table.to_batches()
         return batches[0] if len(batches) == 1 else table.combine_chunks().to_batches()[0]
 
@@ -150,32 +163,33 @@ class CsvParser:
         reading = self._reading(schema)
         found = bad_rows(
             len(rows),
-            lambda start, stop: self._read_apart(rows[start:stop], reading, schema),
+            lambda start, stop: self._read_apart(
+                self._text(rows[start:stop]), stop - start, reading, schema
+            ),
             (pa.ArrowInvalid,),
             has_bad=True,
         )
         at, why = next(found, (0, why))
         row = rows[at : at + 1]
         try:
-            raw = self._read(
-                row, self._options(dict.fromkeys(self.names, pa.binary()), nulls=False)
-            )
+            text = self._text(row)
+            as_bytes = dict.fromkeys(self.names, pa.binary())
+            raw = self._read(text, 1, self._options(as_bytes, nulls=False))
         except pa.ArrowInvalid as broken:
-            text = str(broken).removeprefix("CSV parse error: Row #1: ").partition("\n")[0]
-            if counts := _OTHER_FIELDS.match(text):
+            fact = str(broken).removeprefix("CSV parse error: Row #1: ").partition("\n")[0]
+            if counts := _OTHER_FIELDS.match(fact):
                 columns, fields = map(int, counts.groups())
-                text = f"{counted(fields, 'field')}, and its file has {counted(columns, 'column')}"
-            return at, None, text[:200]
+                fact = f"{counted(fields, 'field')}, and its file has {counted(columns, 'column')}"
+            return at, None, fact[:200]
         for part in reading.apart:
             for name, type_ in part.column_types.items():
                 try:
-                    self._read(
-                        row, self._options({name: type_}, nulls=part.quoted_strings_can_be_null)
-                    )
+                    nulls = part.quoted_strings_can_be_null
+                    self._read(text, 1, self._options({name: type_}, nulls=nulls))
                 except pa.ArrowInvalid:
                     held: bytes = raw.column(name)[0].as_py() or b""
-                    text = held.decode("utf-8", "backslashreplace")
-                    shown = repr(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")
+                    cell = held.decode("utf-8", "backslashreplace")
+                    shown = repr(cell if len(cell) <= _SHOWN else cell[: _SHOWN - 1] + "…")
                     what = NOT_UTF_8 if not is_utf8(held) else f"which does not fit {type_}"
                     return at, name, f"{shown}, {what}"
         return at, None, str(why)[:200]

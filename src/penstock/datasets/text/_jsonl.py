@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from penstock._words import counted
-from penstock.datasets.text._dataset import Dataset
+from penstock.datasets.text._in_folders import InFolders
 from penstock.decode import HOLDS_ALL, decode_as_json, decode_fast
 from penstock.errors import CorruptIndexError, MalformedLineError, OptionError, SchemaMismatchError
 from penstock.jsonl import place_in_line
@@ -29,7 +29,7 @@ _KINDS = ("jsonl", "json", "samples")
 """Of indexes whose records are JSON; the last is what a custom indexer writes."""
 
 
-class JsonlDataset(Dataset):
+class JsonlDataset(InFolders):
     r"""Records of JSON Lines files, plain or compressed, local or remote.
 
     With `fields` (names, or names with types) records hold only those fields, which is faster;
@@ -77,6 +77,7 @@ class JsonlDataset(Dataset):
     def _prepare(self) -> None:
         self._decode = decode_fast if self._fields is None else _projecting(self._fields)
         self._decoders: dict[pa.Schema, TypedDecoder] = {}
+        self._is_plain = self._encoding == "utf-8" and not self._folders[1]
 
     @property
     def _reads_as_indexed(self) -> bool:
@@ -86,7 +87,7 @@ class JsonlDataset(Dataset):
         return [self._cache_name(), self._encoding, where]
 
     def __getitem__(self, which: Any) -> Any:
-        if type(which) is not int or not 0 <= which < self._length or self._encoding != "utf-8":
+        if type(which) is not int or not 0 <= which < self._length or not self._is_plain:
             return super().__getitem__(which)
         line = self._raw(which)
         try:
@@ -100,10 +101,39 @@ class JsonlDataset(Dataset):
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
         lines = self._lines(ids)
         try:
-            return list(map(self._decode, lines))
+            records = list(map(self._decode, lines))
         except (ValueError, RecursionError):
             numbers = ids.tolist()
-            return list(map(self._decode_with_care, numbers, lines))
+            records = list(map(self._decode_with_care, numbers, lines))
+        return self._fill_records(records, ids)
+
+    def _fill_records(self, records: list[Any], ids: NDArray[np.int64]) -> list[Any]:
+        """Return records with the fields of their folders that they do not have themselves."""
+        names, values = self._folder_types, self._folders[1]
+        for record, file in zip(records, self._rows[ids, 0].tolist(), strict=True) if names else ():
+            for name, value in values[file].items() if type(record) is dict else ():
+                if name in names and record.get(name) is None:
+                    record[name] = value
+        return records
+
+    @property
+    def _folder_types(self) -> dict[str, pa.DataType]:
+        """The fields of folders that records hold, with their types."""
+        chosen = None if self._fields is None else _names(self._fields)
+        types = self._folders[0]
+        return types if chosen is None else {name: types[name] for name in types if name in chosen}
+
+    def _with_folder_fields(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return columns that have those of folders, too, as null."""
+        import pyarrow as pa  # noqa: PLC0415 (as above)
+
+        for name, type_ in self._folder_types.items():
+            at, nulls = batch.schema.get_field_index(name), pa.nulls(batch.num_rows, type_)
+            if at < 0:
+                batch = batch.append_column(name, nulls)
+            elif pa.types.is_null(batch.schema.field(at).type):
+                batch = batch.set_column(at, name, nulls)
+        return batch
 
     def _lines(self, ids: NDArray[np.int64]) -> list[bytes]:
         lines = self._bytes_of(ids)
@@ -148,6 +178,9 @@ class JsonlDataset(Dataset):
         return text, {"path": file, "offset": offset, "record": number}
 
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+        return self._fill(self._decoded(ids, schema), ids)
+
+    def _decoded(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
         from penstock.decode import TypedDecoder  # noqa: PLC0415 (pyarrow)
 
         decoder = self._decoders.get(schema)
@@ -179,7 +212,8 @@ class JsonlDataset(Dataset):
 
     def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
         lines = self._lines(ids)
-        return self._complete(self._whole_batch(_joined(lines), self._on_bad(ids)), ids, lines)
+        batch = self._complete(self._whole_batch(_joined(lines), self._on_bad(ids)), ids, lines)
+        return self._fill(self._with_folder_fields(batch), ids)
 
     def _complete(
         self, batch: pa.RecordBatch, ids: NDArray[np.int64], lines: Sequence[bytes]
@@ -195,7 +229,8 @@ class JsonlDataset(Dataset):
         # A bad line does not prevent a schema, nor does it matter that values become strings:
         # reading them raises, or warns.
         lines = _joined(self._lines(ids))
-        return self._whole_batch(lines, lambda *_: None, warns=False).schema
+        batch = self._whole_batch(lines, lambda *_: None, warns=False)
+        return self._with_folder_fields(batch).schema
 
     def _whole_batch(self, text: bytes, on_bad: OnBad, *, warns: bool = True) -> pa.RecordBatch:
         from penstock.decode import InferringDecoder  # noqa: PLC0415 (pyarrow)

@@ -9,12 +9,18 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from penstock._words import warn_once
+from penstock.errors import MalformedLineError
 from penstock.index._heads import head_of
+from penstock.index.csv._quotes import find_merged, find_misquoted
+from penstock.index.csv._rows import RowFinder
+from penstock.index.csv._types import Dialect
 from penstock.jsonl import BOM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from penstock.index._listing import Found
 
@@ -26,8 +32,6 @@ _MOSTLY = 0.9
 """Share of rows that must have as many fields as the first one: real files have ragged rows."""
 _COMMA_OF_ITS_OWN = re.compile(r"(?<![0-9]),|,(?![0-9])")
 """Not that of a number: in much of the world 1,5 is one and a half."""
-_ESCAPED_QUOTE = re.compile(r'\\"(?![,;|\t\r\n"]|$)')
-"""A quote behind a backslash that does not end its field, as that of a Windows path may."""
 
 
 class _Look(NamedTuple):
@@ -38,6 +42,8 @@ class _Look(NamedTuple):
     escape: str | None
     share: float
     """Of rows with as many fields as the first, which has several; 0 where it has one."""
+    is_sure: bool
+    """Whether all rows have as many, and no row has quotes that are none."""
 
 
 def found_options(files: Sequence[Found], given: Mapping[str, Any]) -> dict[str, object]:
@@ -80,13 +86,18 @@ def dialect_of(
     {'delimiter': ';', 'quote': '"', 'escape': None}
     """
     given = given or {}
-    text = head.removeprefix(BOM).decode("latin-1")
+    head = head.removeprefix(BOM)
+    text = head.decode("latin-1")
+    signs = [usual, *(sign for sign in DELIMITERS if sign != usual)]
+    signs = [given["delimiter"]] if "delimiter" in given else signs
     looks: list[_Look] = []
-    for look in _looks(text, usual, given, is_whole=is_whole):
-        if looks and looks[-1].share == 1 and looks[-1][1:3] != look[1:3]:
+    for quote, escape in _quotings(text, signs, given):
+        if any(look.is_sure for look in looks):
             break  # Another way to quote is not needed.
-        looks.append(look)
-    best = max(looks, key=lambda look: look.share)
+        # With commas a lone quote is a mistake; tabs are often used without any quotes.
+        fitting = [sign for sign in signs if quote or sign != "," or "quote" in given]
+        looks += [_look(head, sign, quote, escape, is_whole=is_whole) for sign in fitting]
+    best = max(looks, key=lambda look: (look.is_sure, look.share))
     if best.share < _MOSTLY:
         best = looks[0]
     even = [look for look in looks if look.share == 1 and look[1:3] == best[1:3]]
@@ -96,29 +107,27 @@ def dialect_of(
     return dict(zip(("delimiter", "quote", "escape"), best[:3], strict=True)), others
 
 
-def _looks(text: str, usual: str, given: Mapping[str, Any], *, is_whole: bool) -> Iterator[_Look]:
-    """Yield the ways to read a text, the likeliest first."""
-    signs = [usual, *(sign for sign in DELIMITERS if sign != usual)]
-    signs = [given["delimiter"]] if "delimiter" in given else signs
+def _quotings(
+    text: str, signs: Sequence[str], given: Mapping[str, Any]
+) -> list[tuple[str | None, str | None]]:
+    """Return the signs around fields and before quotes that a text may have, the likeliest first.
+
+    A sign that changes values without need is none: nothing is guessed from a single field.
+    """
     quotings: list[tuple[str | None, str | None]] = [('"', None)]
-    if _ESCAPED_QUOTE.search(text):
-        quotings.insert(0, ('"', "\\"))
-    some = text if len(text) <= _SAMPLE else text[:_SAMPLE].rpartition("\n")[0]
-    begin, enclosed = _quoted_fields(some, '"')
-    if begin and not enclosed:
+    begin, enclosed = _quoted_fields(text[:_SAMPLE], "'")
+    if begin == enclosed and enclosed > 1 and '"' not in text:
+        fill_columns = any(_fill_columns(text[:_SAMPLE], sign) for sign in signs)
+        quotings.insert(0 if fill_columns else 1, ("'", None))
+    if '\\"' in text:
+        quotings.append(('"', "\\"))
+    if '"' in text:
         quotings.append((None, None))
-    begin, enclosed = _quoted_fields(some, "'")
-    if begin and begin == enclosed and '"' not in text:
-        quotings.insert(0, ("'", None))
-    quotings = [
-        (given.get("quote", quote), given.get("escape", escape)) for quote, escape in quotings
+    return [
+        *dict.fromkeys(
+            (given.get("quote", quote), given.get("escape", escape)) for quote, escape in quotings
+        )
     ]
-    for quote, escape in dict.fromkeys(quotings):
-        for sign in signs:
-            # With commas a lone quote is a mistake; tabs are often used without any quotes.
-            if quote or sign != "," or "quote" in given:
-                share = _evenness(text, sign, quote, escape, is_whole=is_whole)
-                yield _Look(sign, quote, escape, share)
 
 
 def _quoted_fields(text: str, quote: str) -> tuple[int, int]:
@@ -128,22 +137,44 @@ def _quoted_fields(text: str, quote: str) -> tuple[int, int]:
     return len(re.findall(begin, text)), len(re.findall(enclosed, text))
 
 
-def _evenness(
-    text: str, delimiter: str, quote: str | None, escape: str | None, *, is_whole: bool
-) -> float:
+def _fill_columns(text: str, delimiter: str) -> bool:
+    """Whether all fields of some columns are in single quotes, and none of the others."""
+    rows = [row.split(delimiter) for row in text.rpartition("\n")[0].splitlines()[1:]]
+    kinds = [
+        {cell[0] == cell[-1] == "'" for cell in column if cell}
+        for column in zip(*rows, strict=False)
+    ]
+    return len(rows) > 1 and {True} in kinds and {True, False} not in kinds
+
+
+def _look(
+    head: bytes, delimiter: str, quote: str | None, escape: str | None, *, is_whole: bool
+) -> _Look:
     try:
-        reader = csv.reader(
-            io.StringIO(text, newline=""),
-            delimiter=delimiter,
-            quotechar=quote,
-            escapechar=escape,
-            quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
-        )
+        dialect = Dialect(delimiter, quote, escape)
+        dialect.check()
+        reader = csv.reader(io.StringIO(head.decode("latin-1"), newline=""), **dialect.of_python())
         counts = [len(row) for row in reader if row]
     except (csv.Error, TypeError, ValueError):  # Options that `Dialect.check` refuses.
-        return 0.0
+        return _Look(delimiter, quote, escape, 0.0, is_sure=False)
     if not is_whole and len(counts) > 1:
         counts.pop()  # Cut off.
     if not counts or counts[0] == 1:
-        return 0.0
-    return Counter(counts)[counts[0]] / len(counts)
+        return _Look(delimiter, quote, escape, 0.0, is_sure=False)
+    share = Counter(counts)[counts[0]] / len(counts)
+    is_sure = share == 1 and _is_clean(head, dialect, counts[0], is_whole=is_whole)
+    return _Look(delimiter, quote, escape, share, is_sure)
+
+
+def _is_clean(head: bytes, dialect: Dialect, columns: int, *, is_whole: bool) -> bool:
+    """Whether quotes enclose whole fields in all rows that end in the head."""
+    finder = RowFinder(dialect, "")
+    try:
+        rows = finder.add(head)
+        rows = np.concatenate([rows, finder.finish()]) if is_whole else rows
+    except MalformedLineError:  # As of a quote that is never closed; the scan names the file.
+        return False
+    text = head[: int(rows[-1].sum()) if len(rows) else 0]
+    starts = rows[:, 0]
+    merged = find_merged(text, starts, dialect, columns)
+    return not (merged or find_misquoted(text, starts, dialect))

@@ -16,6 +16,7 @@ from penstock.index._formats import load
 from penstock.index._parts import opened_blocks
 from penstock.index._scan import ScannedFrames, Scanner
 from penstock.index.checked._checks import Aside, PartFound
+from penstock.index.csv._quotes import MISQUOTED, find_merged, find_misquoted
 from penstock.index.csv._rows import RowFinder, line_ends
 from penstock.index.csv._types import (
     TEXT,
@@ -48,6 +49,7 @@ _NUMBER = (
     r"|(?i:nan|inf|infinity))[ \t]*$"
 )
 _PARSED_TYPE = "penstock.datasets.fields._grammar:arrow_type"
+_ODD = ("ragged", "misquoted", "merged")
 _TRUTH = r"^(true|True|TRUE|false|False|FALSE)$"
 
 
@@ -61,7 +63,7 @@ class CsvScanner(Scanner):
     >>> scan.add(b'id,text\n1,"two\nlines"\n2,\n').tolist(), scan.finish().tolist()
     ([[8, 14]], [[22, 3]])
     >>> scan.facts()
-    {'columns': ['id', 'text'], 'types': ['int64', 'string'], 'large': []}
+    {'columns': ['id', 'text'], 'types': ['int64', 'string'], 'large': [], 'misquoted': 0}
     """
 
     kind = "csv"
@@ -137,11 +139,13 @@ class CsvScan:
         self._text = bytearray()  # Rows whose types are not found yet, and the bytes behind them.
         self._text_at = 0
         self._rows: list[NDArray[np.int64]] = []  # Those rows.
-        self._ragged = self._first_ragged = 0
+        # An earlier release has not looked at the quotes of what it indexed.
+        self._knows_quotes = bool(scanner.dialect.quote) and (not facts or "misquoted" in facts)
+        self._odd = dict.fromkeys((*_ODD, *map("first_{}".format, _ODD)), 0)
         if facts and facts["columns"]:
             columns, kinds, large = facts["columns"], facts["types"], facts.get("large")
             self._types = TypesSeen(columns, scanner.dialect, kinds, large)
-            self._ragged, self._first_ragged = facts.get("ragged", 0), facts.get("first_ragged", 0)
+            self._odd |= {name: facts.get(name, 0) for name in self._odd}
 
     def add(self, block: bytes | memoryview) -> NDArray[np.int64]:
         self._text += block
@@ -165,8 +169,10 @@ class CsvScan:
         large = self._types.large if self._types else []
         if large is not None:
             facts["large"] = large
-        if self._ragged:
-            facts |= {"ragged": self._ragged, "first_ragged": self._first_ragged}
+        for name in filter(self._odd.get, _ODD):
+            facts |= {one: self._odd[one] for one in (name, f"first_{name}")}
+        if self._knows_quotes:
+            facts.setdefault("misquoted", 0)
         return facts
 
     def _taken(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -200,6 +206,9 @@ class CsvScan:
                 f"delimiter={self._scanner.dialect.delimiter!r} right?"
             )
         if names is None and self._scanner.header:
+            if find_misquoted(row, [row], self._scanner.dialect):
+                text = f"{self._path}: its header cannot be read: {MISQUOTED}. Give another quote=."
+                raise MalformedLineError(text, path=self._path, offset=0)
             _check_names(fields, f"the header of {self._path}")
             return fields
         return [f"f{number}" for number in range(len(fields))] if names is None else list(names)
@@ -217,11 +226,17 @@ class CsvScan:
         self._rows = []
 
     def _look_at(self, part: bytes, rows: NDArray[np.int64], types: TypesSeen) -> None:
-        """Find the types of columns in some rows, and the rows with another number of fields."""
-        ragged = types.add(part)
-        if ragged and not self._ragged:
-            self._first_ragged = self._start + int(rows[min(ragged), 0])
-        self._ragged += len(ragged)
+        """Find the types of columns in some rows, and the rows that are odd."""
+        self._count("ragged", rows[[*types.add(part)]])
+        starts, dialect = rows[:, 0] - rows[0, 0], self._scanner.dialect
+        self._count("misquoted", rows[find_misquoted(part, starts, dialect)])
+        self._count("merged", rows[find_merged(part, starts, dialect, len(types.names))])
+
+    def _count(self, name: str, rows: NDArray[np.int64]) -> None:
+        """Count rows that are odd, and keep the place of the first one of all."""
+        if len(rows) and not self._odd[name]:
+            self._odd[f"first_{name}"] = self._start + int(rows[:, 0].min())
+        self._odd[name] += len(rows)
 
 
 def _check_names(names: Sequence[str], where: str) -> None:
@@ -278,15 +293,18 @@ class _CheckedScan(CsvScan):
         for at, fields in ragged.items():
             columns = counted(len(types.names), "column")
             reasons[whole[at]] = f"{counted(fields, 'field')}, and its file has {columns}"
+        misquoted = find_misquoted(part, texts, self._scanner.dialect)
+        reasons = dict.fromkeys(misquoted, MISQUOTED) | reasons
         if self._profile is not None:
             self._add_to_profile(self._profile, texts, reasons, types)
+        merged = find_merged(part, texts, self._scanner.dialect, len(types.names))
+        self._count("merged", rows[merged])
         if self._checks.validate:
             self._set_aside(rows, reasons, end)
             rows = np.delete(rows, sorted(reasons), axis=0)
         else:
-            if ragged and not self._ragged:
-                self._first_ragged = self._start + int(rows[whole[min(ragged)], 0])
-            self._ragged += len(ragged)
+            self._count("ragged", rows[[whole[at] for at in ragged]])
+            self._count("misquoted", rows[misquoted])
         self._on_rows(rows + np.array([self._start, 0]))
         self.records += len(rows)
 
@@ -357,7 +375,7 @@ def _typed_columns(
     >>> _typed_columns(b'1,x\n"",2.5\n,""\n', ["a", "b"], Dialect(), ["b"])
     {'a': [1, None, None], 'b': ['x', 2.5, '']}
     """
-    text = whole_rows(text)
+    text = whole_rows(text, dialect)
     parse = dialect.parse_options()
     found: dict[str, list[object]] = {}
     for quoted_nulls in (False, True):

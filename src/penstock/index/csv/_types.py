@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from csv import QUOTE_MINIMAL, QUOTE_NONE
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -17,7 +18,7 @@ from penstock.index._meta import Count  # noqa: TC001 (msgspec reads it)
 from penstock.jsonl import BOM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 
     from penstock.index._meta import Meta
 
@@ -75,6 +76,15 @@ class Dialect:
                 "written twice; that needs no escape=."
             )
 
+    def of_python(self) -> dict[str, Any]:
+        """Return the same for Python's `csv`, which reads heads of files."""
+        return {
+            "delimiter": self.delimiter,
+            "quotechar": self.quote,
+            "escapechar": self.escape,
+            "quoting": QUOTE_MINIMAL if self.quote else QUOTE_NONE,
+        }
+
     def parse_options(
         self, on_ragged: Callable[[csv.InvalidRow], str] | None = None
     ) -> csv.ParseOptions:
@@ -112,7 +122,7 @@ class Dialect:
         )
 
 
-def read_options(text: bytes, names: Sequence[str]) -> csv.ReadOptions:
+def read_options(text: Sized, names: Sequence[str]) -> csv.ReadOptions:
     """Return options that read a text as one block, in this thread."""
     return csv.ReadOptions(
         use_threads=False, column_names=names, block_size=min(len(text) + 1, (1 << 31) - 1)
@@ -125,21 +135,28 @@ def first_row(text: bytes, dialect: Dialect) -> list[str]:
     >>> first_row(b'a,"b, c"', Dialect())
     ['a', 'b, c']
     """
-    text = whole_rows(text)
+    text = whole_rows(text, dialect)
     options = csv.ReadOptions(use_threads=False, block_size=len(text) + 1)
     header = csv.read_csv(pa.py_buffer(text), options, dialect.parse_options())
     return list(header.column_names)
 
 
-def whole_rows(text: bytes) -> bytes:
+def whole_rows(text: bytes, dialect: Dialect) -> bytes:
     r"""Return rows as Arrow must get them to read them unchanged.
 
-    The last one has a line end. Arrow drops one byte order mark at the beginning.
+    The last one has a line end. Arrow drops one byte order mark at the beginning, and any escape:
+    before a letter or a digit (`\N`, `C:\new`) there is nothing to escape, and it is text.
 
-    >>> whole_rows("\ufeffa,b".encode()).decode()
+    >>> whole_rows("\ufeffa,b".encode(), Dialect()).decode()
     '\ufeff\ufeffa,b\n'
+    >>> whole_rows(rb"\N,x\\y", Dialect(escape="\\"))
+    b'\\\\N,x\\\\y\n'
     """
     text = with_line_end(text)
+    if dialect.escape is not None and dialect.escape.encode() in text:
+        sign = re.escape(dialect.escape).encode()
+        odd = b"(?<!%b)(?:%b%b)*(%b)(?=[A-Za-z0-9])" % (sign, sign, sign, sign)
+        text = re.sub(odd, rb"\g<0>\1", text)
     return BOM + text if text.startswith(BOM) else text
 
 
@@ -199,7 +216,7 @@ class TypesSeen:
 
     def add(self, text: bytes) -> dict[int, int]:
         """Add whole rows; return those with another number of fields: row (from 0) → fields."""
-        text = whole_rows(text)
+        text = whole_rows(text, self._dialect)
         try:
             text.isascii() or text.decode()
         except UnicodeDecodeError:
@@ -301,6 +318,10 @@ class _CsvFacts(msgspec.Struct):
     """Columns of int64 with an integer that no float equals; older indexes do not say."""
     ragged: Count = 0
     first_ragged: Count = 0
+    misquoted: Count = 0
+    first_misquoted: Count = 0
+    merged: Count = 0
+    first_merged: Count = 0
 
 
 def check_csv(meta: Meta) -> None:
