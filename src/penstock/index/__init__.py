@@ -7,7 +7,8 @@ from penstock._lazy import facade
 if TYPE_CHECKING:
     from penstock.index._array import ArrayScanner
     from penstock.index._build import BuildOptions, Mode
-    from penstock.index._detect import Detected, look_at, problems_of, records_beside
+    from penstock.index._detect import look_at, problems_of, records_beside
+    from penstock.index._detected import Detected
     from penstock.index._fingerprint import digest, file_fingerprint
     from penstock.index._folder import (
         leftover_problem,
@@ -64,7 +65,8 @@ if TYPE_CHECKING:
     from penstock.index.checked._checks import BadLine as BadLine
     from penstock.index.checked._checks import Checks, Look
     from penstock.index.checked._checks import read_bad_lines as read_bad_lines
-    from penstock.index.csv._scan import CsvScanner, scan_rows
+    from penstock.index.csv._checked_scan import scan_rows
+    from penstock.index.csv._scan import CsvScanner
     from penstock.index.profile._document import decode_profile, profile_text
     from penstock.index.profile._document import read_profile as read_profile
     from penstock.index.profile._profile import Profile
@@ -117,7 +119,8 @@ __all__, __getattr__, __dir__ = facade(
     for_rooms={
         "_array": "ArrayScanner",
         "_build": "BuildOptions Mode",
-        "_detect": "Detected look_at problems_of records_beside",
+        "_detect": "look_at problems_of records_beside",
+        "_detected": "Detected",
         "_fingerprint": "digest file_fingerprint",
         "_folder": "leftover_problem put_aside_in refuse_put_aside remove_leftover",
         "_formats": "CSV Format LINES format_by_name format_named load",
@@ -135,7 +138,8 @@ __all__, __getattr__, __dir__ = facade(
         "_stale": "Changes Hashed changes hashed_files",
         "checked._build": "LineCheck check_part",
         "checked._checks": "Checks Look",
-        "csv._scan": "CsvScanner scan_rows",
+        "csv._checked_scan": "scan_rows",
+        "csv._scan": "CsvScanner",
         "profile._document": "decode_profile profile_text",
         "profile._profile": "Profile",
         "profile._values": "UNREADABLE",

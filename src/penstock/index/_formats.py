@@ -57,7 +57,7 @@ class Format:
     has_index: bool = False
     """Whether an index of Penstock describes the records."""
     folder: str | None = None
-    """Says whether several files together are this format; see `FolderFormat` in `_detect.py`."""
+    """Says whether several files together are this format; see `FolderFormat` in `_detected.py`."""
     marks: tuple[str, ...] = ()
     """Names in a folder that make it worth asking `folder` although records lie beside."""
     scan: str | None = None
@@ -155,7 +155,7 @@ CSV = Format(
     guessed=({"header": True}, {"header": False}),
     doubt="penstock.index.csv._header:warn_of_names",
     has_index=True,
-    scan="penstock.index.csv._scan:scan_rows",
+    scan="penstock.index.csv._checked_scan:scan_rows",
     check_meta="penstock.index.csv._types:check_csv",
     check="penstock.cli.check._tables:csv_parts",
 )

@@ -6,14 +6,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
 
 from penstock._words import counted, warn_once
 from penstock.datasets._join_batches import joined
-from penstock.datasets.fields._grammar import arrow_type
+from penstock.datasets.text._csv_layout import Layout, layout_of
 from penstock.datasets.text._csv_parser import NOT_UTF_8, CsvParser
 from penstock.datasets.text._dataset import Dataset
 from penstock.datasets.text._in_folders import InFolders
@@ -22,16 +22,12 @@ from penstock.decode import HOLDS_ALL, JSON, TEXT, NumbersType, as_records, fit_
 from penstock.errors import (
     CorruptIndexError,
     MalformedLineError,
-    OptionError,
     SchemaMismatchError,
 )
 from penstock.index import CSV, Detected, list_files, open_or_build
 from penstock.index.csv import (
     DELIMITERS,
-    Dialect,
     line_ends,
-    type_of,
-    type_over_files,
     warn_of_names,
 )
 from penstock.jsonl import conversion_of
@@ -42,7 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.index import FileMeta, SampleIndex
+    from penstock.index import SampleIndex
     from penstock.work import View
 
 _log = logging.getLogger("penstock.datasets")
@@ -65,19 +61,6 @@ _OTHER_DIALECT = (
     "Correct the file, or open it with the delimiter=, quote= and escape= that it was written with "
     "(format_options= of penstock.open)."
 )
-
-
-class _Layout(NamedTuple):
-    """How the rows of all files are read."""
-
-    schema: pa.Schema
-    """The columns of all files together."""
-    values: pa.Schema
-    """The same for values: integers stay integers although floats can hold them."""
-    parsers: list[tuple[CsvParser, pa.Schema]]
-    """Parsers of rows, each with the types of its files."""
-    of_file: NDArray[np.int64]
-    """The parser of each file."""
 
 
 class CsvRows(InFolders):
@@ -175,68 +158,14 @@ class CsvRows(InFolders):
         return self._layout.schema
 
     @cached_property
-    def _layout(self) -> _Layout:
+    def _layout(self) -> Layout:
         meta = self._sample_index.meta
         if meta is None or meta.kind != "csv":
             raise CorruptIndexError(
                 "this is no index of CSV files, or it lost its meta.json. Build it again: penstock "
                 "index PATH --overwrite"
             )
-        options = meta.options
-        kinds: dict[str, dict[str, str]] = {}
-        """For each column its kinds, and the first file that has each."""
-        large: set[str] = set()
-        for path, file in zip(self.files, meta.files, strict=True):
-            columns = file.facts["columns"]
-            if columns != meta.files[0].facts["columns"]:
-                is_named = options["header"] or options["column_names"] is not None
-                _check_fits(meta.files[0], file, named=is_named)
-            large.update(file.facts.get("large", columns))
-            for name, kind in zip(columns, file.facts["types"], strict=True):
-                kinds.setdefault(name, {}).setdefault(kind, path)
-        for file in [] if kinds else meta.empty:  # A header alone has names, too.
-            kinds |= {name: {"null": ""} for name in file.facts.get("columns", ())}
-        for name, type_ in self._folders[0].items():
-            kinds.setdefault(name, {}).setdefault(str(type_), "the names of its folders")
-        types = {name: type_over_files(seen) for name, seen in kinds.items()}
-        for name, text in options.get("types", {}).items():
-            if name not in types:
-                there = ", ".join(list(types)[:20])
-                raise OptionError(f"types= names {name!r}, and no file has that column: {there}.")
-            types[name] = arrow_type(text)
-        values = pa.schema([*types.items()])
-        schema = pa.schema(
-            [
-                # Floats equal all integers of the files that have some.
-                (
-                    name,
-                    pa.float64() if isinstance(type_, NumbersType) and name not in large else type_,
-                )
-                for name, type_ in types.items()
-            ]
-        )
-        nulls = tuple(options.get("null_values", ()))
-        signs = (options["delimiter"], options["quote"], options["escape"])
-        more = (options.get("empty_text", False), tuple(options.get("number_nulls", ())))
-        dialect = Dialect(*signs, nulls, *more)
-        mixed = [name for name, type_ in types.items() if isinstance(type_, NumbersType)]
-        numbers: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
-        of_file = np.zeros(len(meta.files), np.int64)
-        for at, file in enumerate(meta.files):
-            columns = tuple(file.facts["columns"])
-            kind_of = dict(zip(columns, file.facts["types"], strict=True))
-            key = (columns, tuple(kind_of.get(name, "null") for name in mixed))
-            of_file[at] = numbers.setdefault(key, len(numbers))
-        # Looking at quotes again takes half of the time that reading does.
-        are_sound = all(file.facts.get("misquoted") == 0 for file in meta.files)
-        parsers = [
-            (
-                CsvParser(columns, dialect, are_sound=are_sound),
-                pa.schema([*(types | dict(zip(mixed, map(type_of, own), strict=True))).items()]),
-            )
-            for columns, own in numbers or [((), ["null"] * len(mixed))]
-        ]
-        return _Layout(schema, values, parsers, of_file)
+        return layout_of(meta, self.files, self._folders[0])
 
     def _process_sample(self, sample_bytes: bytes) -> Any:
         """Return the record of a row in the first file's order of columns."""
@@ -394,21 +323,3 @@ def _as_in_file(schema: pa.Schema, own: pa.Schema) -> pa.Schema:
             for field in schema
         ]
     )
-
-
-def _check_fits(first: FileMeta, other: FileMeta, *, named: bool) -> None:
-    these, those = first.facts["columns"], other.facts["columns"]
-    if not named:
-        raise SchemaMismatchError(
-            f"{first.path} has {counted(len(these), 'column')} and {other.path} {len(those):,}, "
-            "and without a header nothing says which are the same. Open them one by one with "
-            "column_names=.",
-            path=other.path,
-        )
-    if not set(these) & set(those):
-        raise SchemaMismatchError(
-            f"{first.path} and {other.path} have no column in common: {', '.join(these[:5])} … and "
-            f"{', '.join(those[:5])} …. Has one of them no header (header=False), or another "
-            "delimiter=?",
-            path=other.path,
-        )
