@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -215,12 +215,14 @@ def _listed(path: str, options: StorageOptions | None) -> Listing:
 
 def _folder(store: Store, name: str) -> Listing:
     begin = len(name) + (not name.endswith("/") and bool(name))
-    below, top, logs = [], set(), []
+    below, top, logs = [], set(), list[str]()
+    entries: Iterable[Entry]
     if isinstance(store, LocalStore):
         entries = store.list(name, recursive=True, skip=_is_apart)
         top = {one for one in _APART if os.path.isdir(f"{name}/{one}")}
     else:
-        entries = store.list(name, recursive=True)
+        entries = [*store.list(name, recursive=True)]
+        logs = [entry.name for entry in entries if is_log(entry.name)]
     for entry in entries:  # Of which there may be millions.
         relative = entry.name[begin:].lstrip("/")
         first, slash, _ = relative.partition("/")
@@ -228,8 +230,6 @@ def _folder(store: Store, name: str) -> Listing:
             top.add(first)
         if _is_data(relative):
             below.append(entry)
-        if is_log(entry.name):
-            logs.append(entry.name)
     path = folder_path(store, name)
     files, left_out = _of_saved(_in_order(store, below), is_folder=True)
     return Listing((path,), path, path, files, top=frozenset(top), left_out=left_out, logs=logs)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock._words import counted, few
 from penstock.errors import OptionError
-from penstock.jsonl import without_compression
+from penstock.jsonl import COMPRESSED, without_compression
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,6 +22,8 @@ _SPLITS = {
 }
 _NAMES = {word: split for split, words in _SPLITS.items() for word in words}
 _WORD = re.compile(rf"(?<![a-z])(?:{'|'.join(_NAMES)})(?![a-z])", re.IGNORECASE)
+_PARTS = ("train", "test", "val", "dev", "-of-")
+"""One of them is in every name that speaks of a split."""
 _SHARD = re.compile(r"(\w+(?:\.\w+)*)-\d{5}-of-\d{5}")
 _SHARDS_OF_ALL = frozenset({"data", "part", "shard"})
 _REVISION = re.compile(r"(?:^|/)[0-9a-f]{40}/")
@@ -39,6 +41,9 @@ def split_of(path: str) -> str | None:
     >>> split_of("data/train_sft-00000-of-00002.parquet"), split_of("latest/contest.csv")
     ('train_sft', None)
     """
+    lower = path.lower()
+    if not any(part in lower for part in _PARTS):  # As in most of millions of names.
+        return None
     *folders, name = path.split("/")
     for part in (*folders, name):
         shard = _SHARD.match(part) if part is name else None
@@ -52,7 +57,7 @@ def split_of(path: str) -> str | None:
 
 def files_of_split(listing: Listing, split: str) -> list[Found]:
     """Return the files of one split; raise where there are none."""
-    relative = [listing.relative(found) for found in listing.files]
+    relative = _relative_paths(listing)
     splits = [split_of(path) for path in relative]
     wanted = _NAMES.get(split.lower(), split)
     are_chosen = [one == wanted for one in splits]
@@ -74,7 +79,7 @@ def files_of_split(listing: Listing, split: str) -> list[Found]:
 
 def doubts_about(listing: Listing) -> Iterator[str]:
     """Yield what may not be meant: files of several splits, and files that hold the same."""
-    relative = [listing.relative(found) for found in listing.files]
+    relative = _relative_paths(listing)
     if listing.split is None and (listing.folder is not None or listing.is_pattern):
         counts = _counts([split_of(path) for path in relative])
         if sum(_WORD.search(split) is not None for split, _ in counts) > 1:
@@ -88,18 +93,28 @@ def doubts_about(listing: Listing) -> Iterator[str]:
         yield f"{other} {why} {first}: records are read twice. A pattern chooses files"
 
 
+def _relative_paths(listing: Listing) -> list[str]:
+    """Return the paths of all files below the base, of which there may be millions."""
+    names = [found.entry.name for found in listing.files]
+    begin = len(names[0]) - len(listing.relative(listing.files[0])) if names else 0
+    return [name[begin:] for name in names]
+
+
 def _counts(splits: Sequence[str | None]) -> list[tuple[str, int]]:
     return [*Counter(split for split in splits if split is not None).items()]
 
 
 def _pairs(files: Sequence[Found], relative: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     """Yield the first two files that hold the same, for each reason to think so."""
+    is_packed = any(path.lower().endswith(COMPRESSED) for path in relative)
     reasons: dict[str, list[object]] = {
         "is the same file as": [found.entry.identity for found in files],
-        "is, by its name, a copy of": [without_compression(path) for path in relative],
+        "is, by its name, a copy of": [*map(without_compression, relative)] if is_packed else [],
         "is, by its folder, another version of": [_REVISION.sub("/", path) for path in relative],
     }
     for why, keys in reasons.items():
+        if len({*keys}) == len(keys):
+            continue
         seen: dict[object, str] = {}
         for key, path in zip(keys, relative, strict=True):
             if key is not None and seen.setdefault(key, path) is not path:
