@@ -6,12 +6,18 @@ import glob
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock._words import counted, few, warn_once
-from penstock.errors import ObjectNotFoundError, OptionError, PenstockError
+from penstock.errors import (
+    MalformedLineError,
+    ObjectNotFoundError,
+    OptionError,
+    PenstockError,
+)
 from penstock.index._formats import (
     FORMATS,
     LINES,
@@ -350,8 +356,9 @@ def _without_records(at_path: Detected) -> Detected:
     with_text = (one for one in asked[:_LOOKED_AT] if one.entry.size and head_of(one, 1))
     first = next(with_text, asked[0]) if asked else None
     problem = next(iter(problems_of(listing, at_path.options)), None)
-    is_part = problem is not None and listing.folder is not None
-    row = None if first is None or is_part else format_by_head(first)
+    row = None
+    with suppress(*() if problem is None else (MalformedLineError, OptionError)):
+        row = None if first is None else format_by_head(first)
     if row is not None and files:
         found = replace(at_path, format=row, listing=replace(listing, files=files), others=others)
         return found.by_files()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _STATE, _ENDING = "state.json", ".arrow"
 _LARGEST = 16 << 20
+_SHARD = re.compile(r"(?:^|/)data(?:set|-\d+-of-\d+)\.arrow$")
 
 
 class _DataFile(msgspec.Struct):
@@ -42,7 +44,9 @@ def leave_out_unsaved(files: Sequence[Found], *, is_folder: bool) -> list[Found]
     left_out: list[Found] = []
     for folder, there in folders.items():
         store, name = there[0].store, join(folder, _STATE)
-        known = entries.get(name) or (None if is_folder else entry_at(store, name))
+        known = entries.get(name)
+        if not is_folder and any(_SHARD.search(found.entry.name) for found in there):
+            known = entry_at(store, name)
         if known is None:
             continue
         try:
