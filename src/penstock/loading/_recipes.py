@@ -25,7 +25,7 @@ from penstock.batch import (
 )
 from penstock.datasets import RecordsAt, RowsAt, typed_schema
 from penstock.errors import BadRecordsError, CorruptIndexError
-from penstock.loading._stand_ins import blank_like, fill_rows
+from penstock.loading._stand_ins import blank_like, filled_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -234,7 +234,7 @@ class _Columnar(Recipe):
             read = source.arrow(source.ids)[:0]  # The columns of the last records.
         if hasattr(read, "filled"):
             return read.filled(rows)
-        return fill_rows(read, rows, self.null_fields)
+        return filled_rows(read, rows, self.null_fields)
 
 
 class ArrowRecipe(_Columnar):

@@ -1,4 +1,4 @@
-"""Rows in place of records that are left out: blank, and no copy of another record."""
+"""Rows in place of records that cannot be used: blank, and no copy of another record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 is_ = pa.types
 
 
-def fill_rows(
+def filled_rows(
     columns: pa.RecordBatch, rows: NDArray[np.int64], null_fields: Collection[str] = ()
 ) -> pa.RecordBatch:
     """Return a batch with a row for each of `rows`: that of `columns`, or for -1 a stand-in.

@@ -208,8 +208,9 @@ class RowPlacer:
             self._note(odd, self._row, PADDED)
             return
         self.slots.append(slot)
-        self.values.append(_projected(value, steps, odd))
-        self._note(odd, self._row, NULL)
+        self.values.append(_projected(value, steps, odd) if steps else value)
+        if odd:
+            self._note(odd, self._row, NULL)
 
     def _are_last(self, steps: tuple[Step, ...], axis: int) -> bool:
         """Whether steps lead into no more lists, below the last array."""
@@ -220,8 +221,10 @@ class RowPlacer:
         odd: _Odd = []
         self.slots += range(slot, slot + len(items))
         self.values += [_found(item, steps, odd) for item in items]
+        if not odd:
+            return
         each = math.prod(axis.length for axis in self._axes)
-        for number, item in enumerate(items if odd else ()):
+        for number, item in enumerate(items):
             of_item: _Odd = []
             _found(item, steps, of_item)
             self._note(of_item, (slot + number) // each, NULL)
