@@ -265,13 +265,13 @@ class TypesSeen:
             if not pa.types.is_int64(column.type) and not pa.types.is_float64(column.type):
                 continue
             least, most = (value or 0 for value in pc.min_max(column).as_py().values())
-            if max(most, -least) <= WHOLE_FLOATS:
+            if max(most, -least) < WHOLE_FLOATS:
                 continue
             if pa.types.is_int64(column.type):
                 is_large = not all(map(floats_equal, column.chunks))
             else:
                 as_text = self._dialect.convert_options({name: pa.string()}, [name])
-                is_wide = pc.greater(pc.abs(column), WHOLE_FLOATS)
+                is_wide = pc.greater_equal(pc.abs(column), WHOLE_FLOATS)
                 texts = self._read(text, {}, as_text)[name].filter(is_wide).to_pylist()
                 is_large = any(map(_is_no_float, texts))
             if is_large:
