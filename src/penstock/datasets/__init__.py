@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from penstock.datasets._open import open, open_found  # noqa: A004 (as users know it)
     from penstock.datasets._profile_source import keep_profile, known_profile, profile_of
     from penstock.datasets._projection import typed_schema
-    from penstock.datasets._remembered import changed_files, remember_files
+    from penstock.datasets._remembered import changes_since, remember_files
     from penstock.datasets._source import Location as Location
     from penstock.datasets._source import Source as Source
     from penstock.datasets._stream import Stream as Stream
@@ -98,7 +98,7 @@ __all__, __getattr__, __dir__ = facade(
         "_open": "open open_found",
         "_profile_source": "keep_profile known_profile profile_of",
         "_projection": "typed_schema",
-        "_remembered": "changed_files remember_files",
+        "_remembered": "changes_since remember_files",
         "_stream": "TorchWorker as_stream stream",
         "_table_source": "plain_table",
         "_values": "values_of",
