@@ -64,12 +64,12 @@ def changes_since(source: Source, fingerprint: str) -> str:
     more: list[str] = []
     for file in then:
         there = now.pop(file.path, None)
-        if there is None:
+        if there is None or there.size < 0:
             lost.append(f"{file.path} is gone, or without records")
         elif there.size < file.size:
             lost.append(f"{file.path} shrank ({_sizes(file, there)})")
         elif there.size > file.size:
-            is_longer = _is_longer(file, options[file.path])
+            is_longer = bool(file.fingerprint) and _begins_with(file, options[file.path])
             (more if is_longer else lost).append(
                 f"{file.path} {'grew' if is_longer else 'was rewritten'} ({_sizes(file, there)})"
             )
@@ -110,10 +110,8 @@ def _is_other(then: _File, now: _File) -> bool:
     return then.modified != now.modified
 
 
-def _is_longer(then: _File, options: StorageOptions) -> bool:
+def _begins_with(then: _File, options: StorageOptions) -> bool:
     """Whether a file still begins with the bytes that it had."""
-    if not then.fingerprint:
-        return False
     store, name = locate(then.path, options)
     with closing(store.open(name)) as file:
         return file_fingerprint(file, then.size) == then.fingerprint
