@@ -91,6 +91,12 @@ def test_a_look_at_every_byte_finds_the_same_records_as_one_look(tmp_path: Path)
         assert all(sources[-1].was(source.fingerprint, len(source)) for source in sources)
 
 
+def test_a_last_record_that_turns_out_to_be_none_numbers_all_anew(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    sources = looks_at(path, [b"\xef\xbb", b"\xbf\n"])
+    assert list(map(len, sources)) == [1, 0]
+
+
 @given(data=st.data())
 @settings(max_examples=rounds(5, 500), deadline=None)
 def test_files_that_grow_in_turn_keep_the_numbers_of_all_records(data: st.DataObject) -> None:
@@ -171,6 +177,9 @@ def test_weights_and_codes_that_rest_on_half_a_value_are_refused(view: str, tmp_
             later = load(**way).state_dict()
             append(path, b"z,4\n")
             load(**way).load_state_dict(later)
+    whole = [load(**way).state_dict() for way in ways]
+    for way, state in zip(ways, whole, strict=True):
+        load(**way).load_state_dict(state)
 
 
 def test_a_mixture_goes_on_when_the_last_lines_of_its_sources_are_whole(tmp_path: Path) -> None:

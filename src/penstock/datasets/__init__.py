@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.datasets._profile_source import keep_profile, known_profile, profile_of
     from penstock.datasets._projection import typed_schema
     from penstock.datasets._record_place import RecordPlace, RecordPlaces, record_place
-    from penstock.datasets._remembered import changed_files, remember_files
+    from penstock.datasets._remembered import changes_since, remember_files
     from penstock.datasets._source import Location as Location
     from penstock.datasets._source import Source as Source
     from penstock.datasets._stream import OWN_BITS, TorchWorker, as_stream, own_numbers, stream
@@ -101,7 +101,7 @@ __all__, __getattr__, __dir__ = facade(
         "_profile_source": "keep_profile known_profile profile_of",
         "_inexact": "refuse_numbers",
         "_projection": "typed_schema",
-        "_remembered": "changed_files remember_files",
+        "_remembered": "changes_since remember_files",
         "_record_place": "RecordPlace RecordPlaces record_place",
         "_stream": "OWN_BITS TorchWorker as_stream own_numbers stream",
         "_table_source": "plain_table",

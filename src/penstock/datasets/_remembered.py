@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock._words import counted
+from penstock._words import counted, few
 from penstock.datasets._once import from_cache, keep_file
 from penstock.datasets._views import bare_origins, fingerprint_of
 from penstock.errors import StorageError
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
     from penstock.datasets._source import Source
     from penstock.storage import StorageOptions
+
+
+_SHOWN = 5
+_kept: set[Path] = set()
+"""What this process has kept."""
 
 
 class _File(msgspec.Struct, array_like=True):
@@ -35,39 +40,44 @@ class _File(msgspec.Struct, array_like=True):
 def remember_files(source: Source, fingerprint: str) -> None:
     """Keep in the cache directory what the files of a source are now, under a fingerprint of it."""
     path = _path(fingerprint)
+    if path in _kept:
+        return
+    _kept.add(path)
     files = _files(source)
     if files and not path.exists():
         with suppress(StorageError):  # Without a cache, a refused resume says less.
             keep_file(path, lambda draft: draft.write(msgspec.json.encode([*files.values()])))
 
 
-def changed_files(source: Source, fingerprint: str) -> list[str] | None:
-    """Return which files are not what they were under a fingerprint, and what happened to each.
+def changes_since(source: Source, fingerprint: str) -> str:
+    """Return which files are not what they were under a fingerprint, for an error.
 
-    None where nothing is known of that fingerprint. Files that grew or are new come last: where
+    Empty where nothing is known of that fingerprint. Files that grew or are new come last: where
     records only were appended, they are not why numbers changed.
     """
     then = from_cache(_path(fingerprint), _decoded)
     if then is None:
-        return None
+        return ""
     options = {path: one.storage_options for one in bare_origins(source) for path in one.files}
     now = _files(source)
     lost: list[str] = []
     more: list[str] = []
     for file in then:
         there = now.pop(file.path, None)
-        if there is None:
+        if there is None or there.size < 0:
             lost.append(f"{file.path} is gone, or without records")
         elif there.size < file.size:
             lost.append(f"{file.path} shrank ({_sizes(file, there)})")
         elif there.size > file.size:
-            is_longer = _is_longer(file, options[file.path])
+            is_longer = bool(file.fingerprint) and _begins_with(file, options[file.path])
             (more if is_longer else lost).append(
                 f"{file.path} {'grew' if is_longer else 'was rewritten'} ({_sizes(file, there)})"
             )
         elif _is_other(file, there):
             lost.append(f"{file.path} was rewritten ({counted(file.size, 'byte')}, as before)")
-    return lost + more + [f"{path} is new" for path in now]
+    changes = [*lost, *more, *(f"{path} is new" for path in now)]
+    same = "its files are the same, so the index, a view or options are others"
+    return f"; {few(changes, _SHOWN) or same}"
 
 
 def _path(fingerprint: str) -> Path:
@@ -100,10 +110,8 @@ def _is_other(then: _File, now: _File) -> bool:
     return then.modified != now.modified
 
 
-def _is_longer(then: _File, options: StorageOptions) -> bool:
+def _begins_with(then: _File, options: StorageOptions) -> bool:
     """Whether a file still begins with the bytes that it had."""
-    if not then.fingerprint:
-        return False
     store, name = locate(then.path, options)
     with closing(store.open(name)) as file:
         return file_fingerprint(file, then.size) == then.fingerprint

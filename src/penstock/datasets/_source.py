@@ -182,6 +182,7 @@ class Source(AboutSource, ABC):
         """Whether a record was completed since there were from `least` to `most` records.
 
         Its file ended in the middle of it. Its number and the fingerprint stay, its value may not.
+        Only where other records came with its rest: else nothing tells before from after.
         """
         del least, most
         return False

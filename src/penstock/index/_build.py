@@ -198,6 +198,8 @@ class Builder:
         self._files: list[FileMeta] = []
         self._empty: list[FileMeta] = []
         self._runs: list[RecordRun] = []
+        self._finished: dict[int, str] = {}
+        """The runs whose last records went on, and the fingerprints of their files now."""
         self._frames: list[NDArray[np.uint64]] = []
         self._with_large_frames: list[str] = []
         if old is not None and old.meta is not None:
@@ -309,10 +311,7 @@ class Builder:
         if number is None:
             return
         if one.has_changed:
-            run = self._runs[one.last_run]
-            self._runs[one.last_run] = msgspec.structs.replace(
-                run, finished=fingerprint, finished_after=0 if self.old is None else len(self.old)
-            )
+            self._finished[one.last_run] = fingerprint
         if one.records > one.repeated:
             self._runs.append(RecordRun(number, one.records - one.repeated, fingerprint))
         if one.records:
@@ -323,6 +322,12 @@ class Builder:
 
     def write(self, folder: Path, base: str | None) -> Meta:
         """Write the other files of the index."""
+        before = 0 if self.old is None else len(self.old)
+        has_more = sum(run.records for run in self._runs) > before
+        for number, fingerprint in self._finished.items():
+            self._runs[number] = msgspec.structs.replace(
+                self._runs[number], finished=fingerprint, finished_after=before * has_more
+            )
         if self._with_large_frames:
             _log.warning(
                 "%s zstd frames of more than %d MB of text, first %s: a record from the middle of "

@@ -67,7 +67,7 @@ class RecordRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """The fingerprint of the file when an update met the rest of the last record, which the file
     ended in before; empty where that record was whole."""
     finished_after: Count = 0
-    """Records of the index before that update."""
+    """Records of the index before that update, if it added others; else 0."""
 
 
 class TrainedMeta(msgspec.Struct, frozen=True):

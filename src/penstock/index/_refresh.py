@@ -10,7 +10,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from penstock._words import counted, warn_once
-from penstock.errors import CorruptIndexError, IndexExistsError, ObjectNotFoundError, OptionError
+from penstock.errors import (
+    CorruptIndexError,
+    IndexExistsError,
+    ObjectNotFoundError,
+    OptionError,
+    StaleIndexError,
+)
 from penstock.index._build import BuildOptions, build_index, has_additions
 from penstock.index._folder import bring_back_records, only_builder, refuse_put_aside
 from penstock.index._formats import format_named
@@ -173,8 +179,13 @@ class _Refreshing:
                 return old
             build = BuildOptions(self.progress).on_top_of(old.meta, place.folder)
             build = build if place == self.place else replace(build, made_by=_OPEN)
-            base = None if found.changed else old
-            self._build(place, listing, build, f"{shown(listing)}: {found.text()}", base)
+            base, why = None if found.changed else old, f"{shown(listing)}: {found.text()}"
+            try:
+                self._build(place, listing, build, why, base)
+            except StaleIndexError:
+                if base is None or refresh == "update":
+                    raise
+                self._build(place, listing, build, why)  # A last record went on and is none now.
             return load_place(place)
 
     def _build(

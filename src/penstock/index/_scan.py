@@ -86,14 +86,14 @@ class Scanner(ABC):
         offsets count from there.
         """
 
-    def is_over(self, last: bytes, following: bytes) -> bool:
-        """Whether the last record of a file was over before the file grew.
+    def known_bytes(self, last: bytes, following: bytes) -> int | None:
+        """Return how much of the last record of a file that grew need not be scanned again.
 
-        `last` is its text, to the former end of the file, and `following` the next byte. A file
-        whose last record may not have been over is scanned from its beginning.
+        `last` is its text, to the former end of the file, and `following` the next byte. All of it
+        if the record was over, 0 if its line goes on, None to scan the file from its beginning.
         """
         del last, following
-        return False
+        return None
 
     def cuts(self, file: OpenFile, start: int, step: int) -> Iterable[int]:
         """Return where parts of plain text behind `start` begin, about every `step` bytes.
@@ -115,8 +115,8 @@ class LineScanner(Scanner):
     def begin(self, path: str, facts: Mapping[str, Any] | None = None, start: int = 0) -> LineScan:
         return LineScan(may_be_marked=not start)
 
-    def is_over(self, last: bytes, following: bytes) -> bool:
-        return b"\n" in last[-1:] + following
+    def known_bytes(self, last: bytes, following: bytes) -> int:
+        return len(last) if b"\n" in last[-1:] + following else 0
 
     def cuts(self, file: OpenFile, start: int, step: int) -> Iterable[int]:
         at = _first_line(file, start + step)

@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 
 from penstock.index._names import refuse_unnamable
-from penstock.index._scan import LineScanner
 from penstock.jsonl import compression_of
 
 if TYPE_CHECKING:
@@ -98,9 +97,10 @@ class _Grown:
         if compression_of(one.found.path) is None:
             with one.found.open() as file:
                 text = file.read_at(offset, end + 1 - offset)
-            if self._scanner.is_over(text[:-1], text[-1:]):
+            known = self._scanner.known_bytes(text[:-1], text[-1:])
+            if known == end - offset:
                 return one
-            if isinstance(self._scanner, LineScanner) and offset + size == end:
+            if known == 0 and offset + size == end:
                 counts = {"records": one.was.records - 1, "bytes": one.was.bytes - size}
                 was = msgspec.structs.replace(one.was, **counts)
                 return replace(one, was=was, start=offset, last_run=last_run, again=(last,))

@@ -122,8 +122,6 @@ class Addressed:
         self._by_blocks: tuple[Source, Source] | None = None
         """A source, and the same one read by whole blocks."""
         self._known_steps: tuple[Cursor, EpochSteps] | None = None
-        self._remembered: Source | None = None
-        """The source whose files are kept, for the error of a state that no longer fits."""
 
     @property
     def source(self) -> Source:
@@ -261,9 +259,7 @@ class Addressed:
         if point.needs_blocks and not point.position:
             # The lanes are known with the order, which is made with the first batch.
             point = point.at(lanes=point.order(self._blocks).lanes)
-        if self._remembered is not self._source:
-            self._remembered = self._source
-            remember_files(self._source, point.fingerprint)
+        remember_files(self._source, point.fingerprint)
         return point.to_dict()
 
     def is_whole(self, point: Cursor) -> bool:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from penstock._words import counted, few
-from penstock.datasets import changed_files
+from penstock._words import counted
+from penstock.datasets import changes_since
 from penstock.errors import ChangedSourceError, OptionError
 from penstock.order import Cursor
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 ENCODER, ENCODERS = "encoder", "encoders"
 """The keys of the encoder's part of a state: of one for all ranks, or of one for each."""
-_SHOWN = 5
-"""Changed files that a refused resume names."""
 _HANDED_AHEAD = 3
 """Batches that may be on their way to a device, behind the engine and before the user."""
 PART = "part"
@@ -350,11 +348,7 @@ def _change(cursor: Cursor, source: Source) -> str:
     what = f"it had {counted(cursor.length, 'record')}, and has {len(source):,} now"
     if len(source) >= cursor.length:
         what += ", but other records or another order"
-    files = changed_files(source, cursor.fingerprint)
-    if files:
-        what += f"; {few(files, _SHOWN)}"
-    elif files is not None:
-        what += "; its files are the same, so the index, a view or options are others"
+    what += changes_since(source, cursor.fingerprint)
     tokens = ""
     if source.is_tokens:
         tokens = ", or give Tokens the length, stride and shift that the state was saved with"

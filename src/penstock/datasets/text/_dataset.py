@@ -142,9 +142,7 @@ class Dataset(AboutText):
     def _has_finished(self, least: int, most: int) -> bool:
         meta = self._sample_index.meta
         runs = [] if meta is None else zip(meta.runs, meta.starts()[1:].tolist(), strict=True)
-        return any(
-            run.finished and end <= most and run.finished_after >= least for run, end in runs
-        )
+        return any(end <= most and run.finished_after >= least > 0 for run, end in runs)
 
     @property
     def files(self) -> list[str]:

@@ -100,10 +100,11 @@ class CsvScanner(Scanner):
             **{name: value for name, value in more.items() if value},
         }
 
-    def is_over(self, last: bytes, following: bytes) -> bool:
+    def known_bytes(self, last: bytes, following: bytes) -> int | None:
         quote, escape = self.dialect.quote, self.dialect.escape
         is_open = quote is not None and last.count(quote.encode()) % 2 == 1
-        return b"\n" in last[-1:] + following and not is_open and escape is None
+        is_over = b"\n" in last[-1:] + following and not is_open and escape is None
+        return len(last) if is_over else None
 
     def begin(self, path: str, facts: Mapping[str, Any] | None = None, start: int = 0) -> CsvScan:
         return CsvScan(self, path, facts, start)

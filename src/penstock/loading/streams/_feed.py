@@ -10,6 +10,7 @@ from itertools import cycle, takewhile
 from typing import TYPE_CHECKING, Any
 
 from penstock._words import counted
+from penstock.datasets import changes_since, remember_files
 from penstock.errors import ChangedSourceError, OptionError
 from penstock.loading._feed import Placed, Reads
 from penstock.loading._options import check_choice
@@ -222,6 +223,8 @@ class StreamFeed:
         return not point.position or not point.position.lanes
 
     def state(self, point: StreamPoint) -> dict[str, object]:
+        if self._stream.source is not None:
+            remember_files(self._stream.source, point.fingerprint)
         return point.to_dict()
 
     def joined(self, states: Sequence[Mapping[str, Any]]) -> dict[str, object]:
@@ -250,10 +253,12 @@ class StreamFeed:
         now = replace(point, count=self.begin.count)
         if document.fingerprint != point.fingerprint:
             if self._options.on_changed == "raise":
+                source, was = self._stream.source, document.fingerprint
+                files = "" if source is None else changes_since(source, was)
                 raise ChangedSourceError(
                     f"the units of the stream changed since the state was saved: there were "
                     f"{document.order.units or 1:,}, and there are {now.units or 1:,} now, or "
-                    f"others (fingerprint {document.fingerprint} then, {now.fingerprint} now).",
+                    f"others (fingerprint {was} then, {now.fingerprint} now){files}.",
                     remedy="Give the same units, or on_changed='continue' to go on with those that "
                     "are there, each as far as the unit of its number came.",
                 )
