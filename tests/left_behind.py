@@ -23,7 +23,7 @@ from pyarrow import csv
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-PATIENCE = 5.0
+PATIENCE = 10.0
 """Seconds that a process or thread has to end, which was told to."""
 _PAUSE = 0.01
 _THREADS = {
@@ -87,6 +87,8 @@ def _stay() -> Held:
 def _is_of_the_process(number: str, target: str, ours: set[int | None]) -> bool:
     if target.startswith("anon_inode:"):  # The runtimes of obstore and polars wait with these.
         return True
+    if target.startswith(tuple(_wider_folders)):
+        return True
     if target.startswith("socket:"):  # The clients of storage keep connections for a while.
         with suppress(OSError), socket.socket(fileno=os.dup(int(number))) as copy:
             return copy.family in (socket.AF_INET, socket.AF_INET6)
@@ -96,20 +98,33 @@ def _is_of_the_process(number: str, target: str, ours: set[int | None]) -> bool:
 # The first call makes a pipe, for the whole process, by which a signal would end Arrow's work.
 csv.read_csv(io.BytesIO(b"a\n1\n"))
 
+
+def _folders_in(base: Path | None) -> set[str]:
+    return set() if base is None else {f"{base}/{name}/" for name in os.listdir(base)}  # noqa: PTH208
+
+
 _wider: list[Held] = []
 """What fixtures of wider scope made."""
+_wider_folders: list[str] = []
+"""Their folders: a dataset in one of them opens a file when a test first reads it."""
 _before = pytest.StashKey[tuple[int, Held]]()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
     if fixturedef.scope == "function":
         return (yield)
-    before = Held.now()
+    base: Path | None = None
+    if "tmp_path_factory" in fixturedef.argnames:
+        base = request.getfixturevalue("tmp_path_factory").getbasetemp()
+    before, folders = Held.now(), _folders_in(base)
     try:
         return (yield)
     finally:
         _wider.append(Held.now().without(before))
+        _wider_folders.extend(_folders_in(base) - folders)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.datasets._source import Location as Location
     from penstock.datasets._source import Source as Source
     from penstock.datasets._stream import Stream as Stream
-    from penstock.datasets._stream import TorchWorker, as_stream, stream
+    from penstock.datasets._stream import TorchWorker, as_stream, running_worker, stream
     from penstock.datasets._subsampled import SubsampledDataset as SubsampledDataset
     from penstock.datasets._table_source import plain_table
     from penstock.datasets._values import values_of
@@ -97,7 +97,7 @@ __all__, __getattr__, __dir__ = facade(
         "_open": "open open_found",
         "_profile_source": "keep_profile known_profile profile_of",
         "_projection": "typed_schema",
-        "_stream": "TorchWorker as_stream stream",
+        "_stream": "TorchWorker as_stream running_worker stream",
         "_table_source": "plain_table",
         "_values": "values_of",
         "_views": "Chosen bare_origins fingerprint_of origins_of",
