@@ -394,7 +394,7 @@ class DataLoader:
     def _sharing(self, ranks: Ranks | None = None, rank: int | None = None) -> Sharing:
         ranks = ranks or self._ranks()
         size = rank_batch_size(self.batch_size, self.global_batch_size, ranks)
-        chosen = ranks.rank if rank is None else operator.index(rank)
-        if not 0 <= chosen < ranks.world_size:
+        here = ranks.rank if rank is None else operator.index(rank)
+        if not 0 <= here < ranks.world_size:
             raise OptionError(f"rank={rank}: ranks are 0 to {ranks.world_size - 1}.")
-        return Sharing(size, chosen, ranks.world_size, self.drop_last, self._plan)
+        return Sharing(size, here, ranks.world_size, self.drop_last, self._plan, bool(ranks.peers))
