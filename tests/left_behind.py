@@ -28,7 +28,7 @@ PATIENCE = 10.0
 _PAUSE = 0.01
 _THREADS = {
     "fsspecIO",  # fsspec has one event loop for all its file systems.
-    "TMonitor",  # tqdm has one thread that looks after all its bars.
+    "tqdm_monitor",  # tqdm has one thread that looks after all its bars.
 }
 """Threads of libraries that serve the whole process."""
 
@@ -87,8 +87,8 @@ def _stay() -> Held:
 def _is_of_the_process(number: str, target: str, ours: set[int | None]) -> bool:
     if target.startswith("anon_inode:"):  # The runtimes of obstore and polars wait with these.
         return True
-    if target.startswith(tuple(_wider_folders)):
-        return True
+    if target.endswith(".zip") or target.startswith(tuple(_wider_folders)):
+        return True  # The clients of storage, which a process keeps, have archives open.
     if target.startswith("socket:"):  # The clients of storage keep connections for a while.
         with suppress(OSError), socket.socket(fileno=os.dup(int(number))) as copy:
             return copy.family in (socket.AF_INET, socket.AF_INET6)

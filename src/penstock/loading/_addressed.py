@@ -32,24 +32,24 @@ if TYPE_CHECKING:
     from typing import Any
 
     import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from penstock.loading._column_choice import Columns
     from penstock.loading._feed import Feed, FeedOptions
+    from penstock.loading._recipes import Recipe
     from penstock.loading._steps import EpochSteps, StepRecords
     from penstock.order import Skip
 
 
-def feed_of(source: Any, schema: pa.Schema | None, options: FeedOptions) -> Feed:  # noqa: ANN401
+def feed_of(source: Any, recipe: Recipe, options: FeedOptions) -> Feed:  # noqa: ANN401
     """Return the feed of a new run over a source, or over what has a feed of its own."""
-    if options.materialize is True and schema is None:
+    if options.materialize is True and recipe.schema is None:
         raise OptionError(
             "materialize=True needs to know the fields and their types: give them as encode, as in "
             "{'price': 'float32'}. Records as they are have no columns."
         )
     if isinstance(source, Source):
-        return Addressed(source, schema, options)
+        return Addressed(source, recipe, options)
     if options.weights is not None or options.balance is not None:
         raise OptionError("weights and balance need records that have numbers: leave them out.")
     if isinstance(source, Stream):
@@ -98,9 +98,10 @@ def begin_of(
 class Addressed:
     """Tasks of record numbers, in an order that is a function; a `Feed`."""
 
-    def __init__(self, source: Source, schema: pa.Schema | None, options: FeedOptions) -> None:
+    def __init__(self, source: Source, recipe: Recipe, options: FeedOptions) -> None:
         self._source = self._given = source
-        self._schema = schema
+        self._schema = recipe.schema
+        self._is_loose = getattr(recipe, "loose", None) is not None
         self._options = options
         self._skip = read_skips(options.skip, len(source))
         self._choice = order_choice(source, options, self._skip, through_columns=self._may_gather)
@@ -148,7 +149,11 @@ class Addressed:
     def prepare(self, point: Cursor) -> None:
         masked = self._options.max_bad if self._options.on_error == "mask" else 0
         most_bad = masked + sum(stop - start for start, stop in self._skip)
-        self._columns = self._chosen(point).built(most_bad)
+        # An encoder that takes values which do not fit needs no columns to read them.
+        decodes = self._is_loose and (
+            point.kind == "sequential" or first_sequential(self._source) is None
+        )
+        self._columns = self._chosen(point).built(most_bad, decodes_misfits=decodes)
         table = self._choice.table(point, self._source)
         if table is not None and point.order_length:
             table()

@@ -203,7 +203,7 @@ class DataLoader:
             patience=seconds("stall_timeout", stall_timeout),
             processes=workers.count if workers.kind == "processes" else 0,
         )
-        self._feed = feed_of(self.source, self._recipe.schema, self._options)
+        self._feed = feed_of(self.source, self._recipe, self._options)
         self._run = RunState(self._feed.begin, self._epochs)
         self._stats = Stats()
         self._meeting = Meeting()
