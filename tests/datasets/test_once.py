@@ -20,17 +20,17 @@ def find():
         go_on.wait()
     return os.getpid()
 
-value = Once(find)
-thread = threading.Thread(target=value.get)
+value = Once()
+thread = threading.Thread(target=value.get, args=[find])
 thread.start()
 started.wait()
 child = os.fork()
 if child == 0:
-    os._exit(0 if value.get() == os.getpid() else 1)
+    os._exit(0 if value.get(find) == os.getpid() else 1)
 status = os.waitpid(child, 0)[1]
 go_on.set()
 thread.join()
-print(status, value.get() == parent)
+print(status, value.get(find) == parent)
 """
 
 
@@ -54,14 +54,14 @@ def test_a_failure_is_not_kept() -> None:
             raise failure
         return 42
 
-    value = Once(find)
+    value: Once[int] = Once()
     with pytest.raises(ValueError, match="not yet"):
-        value.get()
-    assert value.get() == 42
+        value.get(find)
+    assert value.get(find) == 42
 
 
 def test_a_pickled_copy_finds_its_own() -> None:
-    value = Once(list)
+    value: Once[list[int]] = Once()
     copy = pickle.loads(pickle.dumps(value))
-    assert value.get() is value.get()
-    assert copy.get() is not value.get()
+    assert value.get(list) is value.get(list)
+    assert copy.get(list) is not value.get(list)

@@ -4,6 +4,7 @@ import io
 import os
 import pickle
 import threading
+import weakref
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.datasets import ParquetRows, Source
-from penstock.datasets._recently_used import RecentlyUsed
+from penstock.datasets._recently_used import Owner, RecentlyUsed
 from penstock.datasets.tables import _files as _table_files
 from penstock.errors import (
     CorruptFileError,
@@ -292,17 +293,30 @@ def test_more_files_than_are_kept_open_are_read(
 
 def test_what_is_kept_is_bounded_and_the_newest_stays() -> None:
     kept: RecentlyUsed[str] = RecentlyUsed(10)
+    owner = Owner()
     for key in "abc":
-        kept.put(key, key.upper(), 4)
-    assert [kept.get(key) for key in "abc"] == [None, "B", "C"]
-    kept.get("b")
-    kept.put("d", "D", 4)
-    assert [kept.get(key) for key in "bcd"] == ["B", None, "D"]
-    kept.put("huge", "H", 1000)
-    assert [kept.get(key) for key in ("b", "d", "huge")] == [None, None, "H"]
-    kept.put("huge", "small", 1)
-    kept.put("e", "E", 9)
-    assert [kept.get(key) for key in ("huge", "e")] == ["small", "E"]
+        kept.put(owner, key, key.upper(), 4)
+    assert [kept.get(owner, key) for key in "abc"] == [None, "B", "C"]
+    kept.get(owner, "b")
+    kept.put(owner, "d", "D", 4)
+    assert [kept.get(owner, key) for key in "bcd"] == ["B", None, "D"]
+    kept.put(owner, "huge", "H", 1000)
+    assert [kept.get(owner, key) for key in ("b", "d", "huge")] == [None, None, "H"]
+    kept.put(owner, "huge", "small", 1)
+    kept.put(owner, "e", "E", 9)
+    assert [kept.get(owner, key) for key in ("huge", "e")] == ["small", "E"]
+
+
+def test_what_is_kept_goes_with_its_owner() -> None:
+    kept: RecentlyUsed[set[str]] = RecentlyUsed(10)
+    first, second, value = Owner(), Owner(), {"a"}
+    gone = weakref.ref(value)
+    kept.put(first, "a", value, 8)
+    del first, value
+    assert gone() is None
+    for key in "ab":
+        kept.put(second, key, {key}, 4)
+    assert [kept.get(second, key) for key in "ab"] == [{"a"}, {"b"}]
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

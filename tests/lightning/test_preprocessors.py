@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from datetime import date
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
+from torch.utils.data import get_worker_info
 
+from penstock import DataLoader, stream
 from penstock.errors import OptionError
 from penstock.lightning import (
     PREPROCESSORS,
@@ -20,7 +23,7 @@ from penstock.lightning import (
     preprocess,
 )
 from penstock.schema import Category, Number, SchemaModel
-from tests.lightning.preprocessing import inverse, shifted, some
+from tests.lightning.preprocessing import inverse, placed, shifted, some
 from tests.lightning.small_models import FRAME, batches, counted
 
 if TYPE_CHECKING:
@@ -311,6 +314,36 @@ def test_workers_run_functions_and_names(mode: Any) -> None:
     records = [row for batch in batches(data, "predict") for (row,) in batch["metadata"]]
     assert sorted(record["x"] for record in records) == pytest.approx(SOME)
     assert {record["c"] for record in records} == set("abcdf")
+
+
+@pytest.mark.parametrize(("workers", "mode"), [(0, None), (2, "fork"), (2, "spawn")])
+def test_a_preprocessor_sees_its_share_and_draws_for_itself(workers: int, mode: Any) -> None:
+    found = []
+    for rank in range(2):
+        engine = EngineOptions(multiprocessing_context=mode, seed=1)
+        data = module(placed, num_workers=workers, chunk_batch_size=1, engine=engine, predict=FRAME)
+        data.trainer = SimpleNamespace(global_rank=rank, world_size=2, num_nodes=1)  # type: ignore[assignment]
+        found += [row for batch in batches(data, "predict") for (row,) in batch["metadata"]]
+    readers = 2 * max(1, workers)
+    shares = [number + readers / 100 for number in range(readers)]
+    assert sorted({record["x"] for record in found}) == pytest.approx(shares)
+    assert len(found) == len({record["drawn"] for record in found}) == len(FRAME)
+
+
+def test_torch_says_in_which_worker_a_preprocessor_runs_and_units_are_read_whole() -> None:
+    def look(record: Record) -> Record:
+        info = get_worker_info()
+        return {"x": record["x"], "worker": info and [info.id, info.num_workers]}
+
+    def read(unit: int, start: int) -> Iterator[Record]:
+        assert get_worker_info() is None  # Or a dataset in a unit would leave records out.
+        yield from [{"x": unit}][start:]
+
+    for workers in (0, 2):
+        loader = DataLoader(stream(range(4), read).map(look), batch_size=2, num_workers=workers)
+        assert sorted((record["x"], record["worker"]) for batch in loader for record in batch) == [
+            (unit, [unit % 2, 2] if workers else None) for unit in range(4)
+        ]
 
 
 def test_an_error_of_a_worker_keeps_its_type_and_says_where() -> None:

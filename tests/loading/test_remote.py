@@ -154,11 +154,11 @@ def test_a_stall_names_rank_object_and_range(
 ) -> None:
     opened(url, s3_server)
     # The threads that nobody waits for any more give up soon, too.
-    source = opened(url, fault_proxy, timeout=5, retry_timeout=5)
+    source = opened(url, fault_proxy, timeout=4, retry_timeout=4)
     fault_proxy.add(Fault(stall(), method="GET", times=None))
     loader = DataLoader(
         source, {"id": "int64"}, batch_size=64, rank=1, world_size=2, output="arrow",
-        num_workers=workers, stall_timeout=3, materialize=False,
+        num_workers=workers, stall_timeout=2, materialize=False,
     )  # fmt: skip
     with pytest.raises(StallError, match=rf"rank 1 of 2 .* {url}/part-00000.jsonl.zst, bytes \d+"):
         next(iter(loader))

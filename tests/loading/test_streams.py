@@ -384,6 +384,21 @@ def test_a_length_is_known_where_it_is_given() -> None:
         len(loader(given.map(several)))
 
 
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize(("workers", "world_size"), [(0, 1), (1, 1), (2, 1), (3, 2), ("auto", 3)])
+def test_a_length_counts_the_short_batch_of_each_worker(
+    workers: Any,
+    world_size: int,
+    drop_last: bool,  # noqa: FBT001
+) -> None:
+    for rank in range(world_size):
+        given = loader(
+            flow([10] * 7, length=70), batch_size=4, num_workers=workers,
+            rank=rank, world_size=world_size, drop_last=drop_last, epochs=2, shuffle=True,
+        )  # fmt: skip
+        assert len(given) == len([*given])
+
+
 def test_explain_says_how_it_is_read() -> None:
     said: Any = loader(flow(SIZES, name="logs"), shuffle=True, num_workers=2).explain()
     assert "Stream 'logs' of 6 units" in said["source"]

@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -68,10 +68,18 @@ class HttpFiles:
 @contextmanager
 def http_files() -> Iterator[HttpFiles]:
     """Run a server on a free port of this machine."""
-    served = HttpFiles()
+    served, connections = HttpFiles(), set[socket.socket]()
 
     class Handler(_Handler):
         files = served
+
+        def setup(self) -> None:
+            super().setup()
+            connections.add(self.connection)
+
+        def finish(self) -> None:
+            connections.discard(self.connection)
+            super().finish()
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
@@ -83,6 +91,9 @@ def http_files() -> Iterator[HttpFiles]:
         finally:
             server.shutdown()
             thread.join()
+            for connection in [*connections]:  # Clients keep them open for further requests.
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):

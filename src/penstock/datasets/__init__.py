@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from penstock.datasets._remembered import changes_since, remember_files
     from penstock.datasets._source import Location as Location
     from penstock.datasets._source import Source as Source
-    from penstock.datasets._stream import OWN_BITS, TorchWorker, as_stream, own_numbers, stream
+    from penstock.datasets._stream import (
+        OWN_BITS,
+        TorchWorker,
+        as_stream,
+        own_numbers,
+        running_worker,
+        stream,
+    )
     from penstock.datasets._stream import Stream as Stream
     from penstock.datasets._subsampled import SubsampledDataset as SubsampledDataset
     from penstock.datasets._table_source import plain_table
@@ -103,7 +110,7 @@ __all__, __getattr__, __dir__ = facade(
         "_projection": "typed_schema",
         "_remembered": "changes_since remember_files",
         "_record_place": "RecordPlace RecordPlaces record_place",
-        "_stream": "OWN_BITS TorchWorker as_stream own_numbers stream",
+        "_stream": "OWN_BITS TorchWorker as_stream own_numbers running_worker stream",
         "_table_source": "plain_table",
         "_values": "values_of",
         "_views": "Chosen bare_origins fingerprint_of origins_of",

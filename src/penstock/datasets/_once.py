@@ -40,36 +40,37 @@ T = TypeVar("T")
 class Once(Generic[T]):
     """A value that each process finds on first use, in one of its threads.
 
-    It pickles without the value: a copy finds its own.
+    It pickles without the value: a copy finds its own. `get` takes the function that finds it,
+    which is not kept: a method of the object that has this one would keep that object alive.
 
-    >>> value = Once(lambda: print("found") or 42)
-    >>> value.get(), value.get()
+    >>> value = Once()
+    >>> find = lambda: print("found") or 42
+    >>> value.get(find), value.get(find)
     found
     (42, 42)
     """
 
-    def __init__(self, find: Callable[[], T]) -> None:
-        self._find = find
+    def __init__(self) -> None:
         self._found: tuple[T] | None = None
         self._lock = threading.Lock()
         self._owner = os.getpid()
 
-    def get(self) -> T:
+    def get(self, find: Callable[[], T]) -> T:
         if self._found is None:
             if self._owner != os.getpid():
                 # A fork copies the lock, perhaps while a thread of the parent holds it.
                 self._lock, self._owner = threading.Lock(), os.getpid()
             with self._lock:
                 if self._found is None:
-                    self._found = (self._find(),)
+                    self._found = (find(),)
         return self._found[0]
 
     def known(self) -> T | None:
         """Return the value if this process has found it."""
         return None if self._found is None else self._found[0]
 
-    def __reduce__(self) -> tuple[type[Once[T]], tuple[Callable[[], T]]]:
-        return Once, (self._find,)
+    def __reduce__(self) -> tuple[type[Once[T]], tuple[()]]:
+        return Once, ()
 
 
 def kept_arrays(

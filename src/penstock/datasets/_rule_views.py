@@ -29,7 +29,7 @@ class Rule(ABC):
 
     def __init__(self, source: Source) -> None:
         self.source, self.length = source, len(source)
-        self._found = Once(self._find)
+        self._found: Once[list[np.ndarray]] = Once()
 
     @abstractmethod
     def fingerprint(self, part: int, source: str) -> str:
@@ -40,7 +40,7 @@ class Rule(ABC):
         """Return the numbers of each part, ascending (int64)."""
 
     def ids(self, part: int) -> np.ndarray:
-        return self._found.get()[part]
+        return self._found.get(self._find)[part]
 
     def _find(self) -> list[np.ndarray]:
         if len(self.source) < self.length:

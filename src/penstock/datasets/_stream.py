@@ -6,6 +6,7 @@ import inspect
 import pickle
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -101,11 +102,17 @@ def stream(
 
 
 class TorchWorker(NamedTuple):
-    """What `torch.utils.data.get_worker_info()` says while a dataset is read."""
+    """What `torch.utils.data.get_worker_info()` says in a worker process."""
 
     id: int
     num_workers: int
     seed: int
+
+    def seed_generators(self) -> None:
+        """Seed the generators of this process as torch does: a fork copies those of its parent."""
+        torch: Any = imported("torch")
+        for seed in (random.seed, np.random.seed, *([torch.manual_seed] if torch else [])):
+            seed(self.seed % 2**32)
 
 
 class Stream:
@@ -206,6 +213,21 @@ class Stream:
         """Whether `made` changes records."""
         return bool(self._maps)
 
+    @contextmanager
+    def mapping(self, worker: TorchWorker | None) -> Iterator[None]:
+        """Let the functions of `map` see in which worker they run, as torch says it.
+
+        What reads units does not see it: units are shared out already.
+        """
+        if worker is None or self.shards_itself:
+            yield
+            return
+        _tell(worker, self)
+        try:
+            yield
+        finally:
+            _tell(None)
+
     def made(self, record: Any) -> list[Any]:
         """Return what the functions of `map` make of a record."""
         records = [record]
@@ -274,18 +296,30 @@ class DatasetStream(FunctionStream):
     def opened(self, number: int, start: int, worker: TorchWorker | None) -> Iterator[Any]:
         dataset = self._read
         if worker is not None:
-            import torch  # noqa: PLC0415 (it is there, with the dataset)
-            from torch.utils.data._utils import worker as torch_workers  # noqa: PLC0415
-
-            # torch has no public way to set what `get_worker_info` returns.
-            info = torch_workers.WorkerInfo(**worker._asdict(), dataset=dataset)
-            torch_workers._worker_info = info  # noqa: SLF001
-            for seed in (random.seed, np.random.seed, torch.manual_seed):
-                seed(worker.seed % 2**32)  # As torch does, or all forked workers draw the same.
+            _tell(worker, dataset)
         return _without_first(iter(dataset), start)
 
     def unit_name(self, number: int) -> str:
         return f"{self.units[0]}, share {number}" if number else str(self.units[0])
+
+
+def running_worker() -> Any:
+    """Return the worker in which a dataset or a function of `map` runs now; None elsewhere."""
+    torch_data: Any = imported("torch.utils.data")
+    return _running or (torch_data and torch_data.get_worker_info())
+
+
+_running: TorchWorker | None = None
+
+
+def _tell(worker: TorchWorker | None, dataset: object = None) -> None:
+    """Let `running_worker` and torch's `get_worker_info` return a worker."""
+    global _running  # noqa: PLW0603 (so does torch, without a public way to set it)
+    _running = worker
+    torch_workers: Any = imported("torch.utils.data._utils.worker")
+    if torch_workers is not None:
+        info = worker and torch_workers.WorkerInfo(**worker._asdict(), dataset=dataset)
+        torch_workers._worker_info = info  # noqa: SLF001
 
 
 def as_stream(what: Any) -> Stream | None:

@@ -64,7 +64,7 @@ class SubsampledDataset(Generic[T_co]):
         records = len(dataset)
         self._length = int(subsample_factor * records)
         self._order = Permutation(records, self.seed)
-        self._sorted = Once(self._sort)
+        self._sorted: Once[np.ndarray] = Once()
 
     def _sort(self) -> np.ndarray:
         return np.sort(self._order.positions(0, self._length))
@@ -98,6 +98,6 @@ class SubsampledDataset(Generic[T_co]):
 
     def _chosen(self, numbers: Sequence[int]) -> list[int]:
         places = np.array([record_number(number, self._length) for number in numbers], np.int64)
-        ids = self._order.at(places) if self.random_order else self._sorted.get()[places]
+        ids = self._order.at(places) if self.random_order else self._sorted.get(self._sort)[places]
         chosen: list[int] = ids.tolist()
         return chosen

@@ -10,7 +10,6 @@ from penstock._lazy import facade
 if TYPE_CHECKING:
     from penstock.lightning._frames import CustomDataModule as CustomDataModule
     from penstock.lightning._frames import PolarsDataModule as PolarsDataModule
-    from penstock.lightning._frames import shard_info as shard_info
     from penstock.lightning._mixin import SchemaMixin as SchemaMixin
     from penstock.lightning._options import EngineOptions as EngineOptions
     from penstock.lightning._options import ShardingStrategy as ShardingStrategy
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.lightning._preprocess import PreprocessorMode as PreprocessorMode
     from penstock.lightning._preprocess import preprocess as preprocess
     from penstock.lightning._streaming import StreamingDataModule as StreamingDataModule
+    from penstock.lightning._trainer_ranks import shard_info as shard_info
     from penstock.lightning._writer import Writer as Writer
     from penstock.schema import Address as Address
     from penstock.schema import Array as Array
@@ -52,12 +52,13 @@ if TYPE_CHECKING:
 __all__, __getattr__, __dir__ = facade(
     __name__,
     {
-        "_frames": "CustomDataModule PolarsDataModule shard_info",
+        "_frames": "CustomDataModule PolarsDataModule",
         "_mixin": "SchemaMixin",
         "_options": "EngineOptions ShardingStrategy Suffix",
         "_plain": "DataModule",
         "_preprocess": "PREPROCESSORS Preprocessor PreprocessorMode preprocess",
         "_streaming": "StreamingDataModule",
+        "_trainer_ranks": "shard_info",
         "_writer": "Writer",
         ".schema": (
             "Address Array BadSlotError Category DateParts Entity Leaf Number Overflow "

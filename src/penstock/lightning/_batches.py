@@ -81,8 +81,10 @@ class SplitBatches:
         """Where the last batch that was used ends."""
         self._ahead: deque[tuple[Any, BatchEnd]] = deque()
         """Batches that were handed out, and not trained yet."""
-        self._epoch, self._pass = -1, self._begun()
-        """Lightning's epoch that is under way, if one is, and its batches."""
+        self._epoch = -1
+        """Lightning's epoch that is under way, if one is."""
+        self._pass: Generator[Any] = (_ for _ in ())
+        """Its batches. One that is not closed holds this object, and so its workers."""
         self._made = 0
         """How many batches were made to be trained."""
 
@@ -217,6 +219,9 @@ class SplitBatches:
     def batch_sampler(self) -> object:
         """Where Lightning sets the epoch, except that of batches which the data module counts."""
         return None if self._is_trained_alone() else self.loader.batch_sampler
+
+    _iterator = property(lambda _: None, lambda self, _: self.loader.close())
+    """What Lightning sets to None where a run ends, as of torch's loader, whose workers it ends."""
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         # The trainer and the pass that is under way stay: the copy begins an epoch.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import deque
 from collections.abc import Mapping
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -15,11 +14,10 @@ from penstock._lazy import imported
 from penstock._words import counted
 from penstock.datasets import as_stream
 from penstock.errors import OptionError
-from penstock.lightning._lightning import IterableDataset, get_worker_info
+from penstock.lightning._lightning import IterableDataset
 from penstock.lightning._options import NUMBERED, SHARED, given_splits
 from penstock.lightning._schema_module import SchemaModule, SplitRecords
 from penstock.lightning._shares import SourcePart
-from penstock.lightning._trainer_ranks import ranks_of
 from penstock.schema import Strata, split_named
 
 if TYPE_CHECKING:
@@ -248,7 +246,7 @@ class _Dicts(IterableDataset[dict[str, Any]]):
         self._dataset, self._strata, self._ranks = dataset, strata, ranks
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        _reading.append(self._ranks)  # A worker process does not know its rank by itself.
+        self._ranks.enter()
         for number, record in enumerate(self._dataset):
             if not isinstance(record, dict):
                 raise TypeError(
@@ -269,16 +267,3 @@ def _shares_itself(dataset: Any, *, over_ranks: bool) -> bool:
 
 _OF_RANKS = {"get_rank", "get_world_size", "rank", "world_size", "global_rank", "environ", "getenv"}
 """Names in a dataset that looks at its rank."""
-_reading: deque[TrainerRanks] = deque(maxlen=1)
-"""The ranks of the dataset that this process reads."""
-
-
-def shard_info() -> tuple[int, int]:
-    """Return which of all workers of all ranks this is, and how many there are.
-
-    >>> shard_info()
-    (0, 1)
-    """
-    worker, ranks = get_worker_info(), _reading[0] if _reading else ranks_of(None)
-    lanes = 1 if worker is None else worker.num_workers
-    return ranks.rank * lanes + (0 if worker is None else worker.id), ranks.world_size * lanes

@@ -13,6 +13,7 @@ from penstock.errors import OptionError
 from penstock.lightning._options import STREAMING, nearest, one_of, option_hint
 
 if TYPE_CHECKING:
+    from penstock.lightning._trainer_ranks import TrainerRanks
     from penstock.schema import Strata
 
 GIVEN = ("strata", "interprocess_encoding_context")
@@ -177,9 +178,14 @@ class PreprocessorCall:
     """Makes observations of a record: a function for `Stream.map`."""
 
     def __init__(
-        self, preprocessor: Preprocessor, options: Mapping[str, Any], strata: Strata, context: Any
+        self,
+        preprocessor: Preprocessor,
+        options: Mapping[str, Any],
+        strata: Strata,
+        context: Any,
+        ranks: TrainerRanks,
     ) -> None:
-        self._preprocessor = preprocessor
+        self._preprocessor, self._ranks = preprocessor, ranks
         given = {"strata": strata, "interprocess_encoding_context": context}
         self._options = _taken(preprocessor, {**options, **given})
         self.__name__ = preprocessor.name
@@ -187,6 +193,7 @@ class PreprocessorCall:
         """Whether there are as many observations as records."""
 
     def __call__(self, record: dict[str, Any]) -> list[dict[str, Any]]:
+        self._ranks.enter()
         made = self._preprocessor.func(record, **self._options)
         if self.keeps_count:
             if not isinstance(made, dict):

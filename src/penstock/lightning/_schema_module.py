@@ -122,7 +122,7 @@ class SchemaModule(BatchModule):
             return None
         if self.engine.epoch == "infinite" and is_training and not options.replacement:
             raise OptionError("epoch='infinite' draws with replacement: give replacement=True.")
-        stream = self._observed(made.stream, strata)
+        stream = self._observed(made.stream, strata, ranks)
         if options.sample_rate < 1:
             stream = stream.sample(options.sample_rate)
         equalize = "none" if strata is Strata.predict else self.engine.equalize
@@ -175,19 +175,22 @@ class SchemaModule(BatchModule):
         super()._follow_the_trainer()
         self._reference.warn_of(self.trainer.lightning_module)  # type: ignore[union-attr]
 
-    def _observed(self, stream: Stream, strata: Strata) -> Stream:
+    def _observed(self, stream: Stream, strata: Strata, ranks: TrainerRanks) -> Stream:
         if self._preprocessor is None:
             return stream
         context = self._reference.context
-        return stream.map(PreprocessorCall(self._preprocessor, self._kwargs, strata, context))
+        call = PreprocessorCall(self._preprocessor, self._kwargs, strata, context, ranks)
+        return stream.map(call)
 
     def training_records(self) -> tuple[Schema, Source | Iterator[Any]]:
         """Return the schema, and the observations of training, each once: for `fit_vocabulary`."""
         options = self._options[Strata.train].in_order()._replace(num_workers=0)
-        made = self._stream(Strata.train, options, TrainerRanks(0, 1), {})
+        alone = TrainerRanks(0, 1)
+        made = self._stream(Strata.train, options, alone, {})
         if made is None:
             raise OptionError("fit_vocabulary: the data module has no train=.")
-        stream, schema = self._observed(made.stream, Strata.train), self._reference.schema()
+        stream = self._observed(made.stream, Strata.train, alone)
+        schema = self._reference.schema()
         if stream.source is not None and not stream.is_mapped:
             return schema, stream.source
         loader = DataLoader(stream, batch_size=CHUNK, num_workers=0, rank=0, world_size=1)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, NamedTuple
 
+from penstock.datasets import running_worker
 from penstock.storage import local_world_size
 
 
@@ -13,6 +15,27 @@ class TrainerRanks(NamedTuple):
     rank: int
     world_size: int
     local_world_size: int = 1
+
+    def enter(self) -> None:
+        """Let `shard_info` count from these: a worker process does not know its rank by itself."""
+        _entered.append(self)
+
+
+_entered: deque[TrainerRanks] = deque(maxlen=1)
+"""The ranks for which this process reads."""
+
+
+def shard_info() -> tuple[int, int]:
+    """Return which of all workers of all ranks this is, and how many there are.
+
+    For datasets of a `CustomDataModule`, and for preprocessors.
+
+    >>> shard_info()
+    (0, 1)
+    """
+    worker, ranks = running_worker(), _entered[0] if _entered else ranks_of(None)
+    lanes = 1 if worker is None else worker.num_workers
+    return ranks.rank * lanes + (0 if worker is None else worker.id), ranks.world_size * lanes
 
 
 def ranks_of(trainer: Any) -> TrainerRanks:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from penstock.loading._column_choice import Columns
@@ -51,7 +50,7 @@ def feed_of(source: Any, recipe: Recipe, options: FeedOptions) -> Feed:  # noqa:
         )
     if isinstance(source, Source):
         has_codes = any(type_.startswith("category") for type_ in recipe.types.values())
-        return Addressed(source, recipe.schema, options, has_codes=has_codes)
+        return Addressed(source, recipe, options, has_codes=has_codes)
     if options.weights is not None or options.balance is not None:
         raise OptionError("weights and balance need records that have numbers: leave them out.")
     if isinstance(source, Stream):
@@ -101,17 +100,13 @@ class Addressed:
     """Tasks of record numbers, in an order that is a function; a `Feed`."""
 
     def __init__(
-        self,
-        source: Source,
-        schema: pa.Schema | None,
-        options: FeedOptions,
-        *,
-        has_codes: bool = False,
+        self, source: Source, recipe: Recipe, options: FeedOptions, *, has_codes: bool = False
     ) -> None:
         """Begin a run; with `has_codes`, values are numbered as they come in the source."""
         self._source = self._given = source
         self._has_codes = has_codes
-        self._schema = schema
+        self._schema = recipe.schema
+        self._is_loose = getattr(recipe, "loose", None) is not None
         self._options = options
         self._skip = read_skips(options.skip, len(source))
         self._choice = order_choice(source, options, self._skip, through_columns=self._may_gather)
@@ -159,7 +154,11 @@ class Addressed:
     def prepare(self, point: Cursor) -> None:
         masked = self._options.max_bad if self._options.masked else 0
         most_bad = masked + sum(stop - start for start, stop in self._skip)
-        self._columns = self._chosen(point).built(most_bad)
+        # An encoder that takes values which do not fit needs no columns to read them.
+        decodes = self._is_loose and (
+            point.kind == "sequential" or first_sequential(self._source) is None
+        )
+        self._columns = self._chosen(point).built(most_bad, decodes_misfits=decodes)
         table = self._choice.table(point, self._source)
         if table is not None and point.order_length:
             table()

@@ -75,11 +75,12 @@ class Columns:
     are_needed: bool = False
     """Whether the run cannot do without them."""
 
-    def built(self, most_bad: int = 0) -> Columns:
+    def built(self, most_bad: int = 0, *, decodes_misfits: bool = False) -> Columns:
         """Return the choice with its columns, built now if they are not there.
 
         They may hold `most_bad` bad records, or a few, whichever is more. Where columns cannot be
-        made and the user did not ask for them, records are decoded.
+        made and the user did not ask for them, records are decoded; with `decodes_misfits` also
+        where the user did, and more records do not fit the types.
         """
         if self.to_build is None:
             return self
@@ -88,9 +89,10 @@ class Columns:
             # A bad record raises when its batch is due, just as without columns.
             source = missing_columns(self.source, self.to_build, most_bad=most_bad)
         except PenstockError as why:
-            if isinstance(why, BadRecordsError):
+            is_misfit = isinstance(why, BadRecordsError)
+            if is_misfit:
                 why.advise(_LOADER_REMEDY)
-            if self.are_needed:
+            if self.are_needed and not (is_misfit and decodes_misfits):
                 raise
             return _without(self.source, why)
         seconds = time.monotonic() - began

@@ -18,6 +18,7 @@ from penstock.errors import OptionError
 from penstock.order import CutPlan, LengthPlan, Plan, padding_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -46,9 +47,9 @@ def bound_plan(plan: Plan | int | None, source: object) -> Plan | None:
             "batch size in records."
         )
     if plan.field is not None:
-        found = Once(partial(values_of, source, plan.field))
-        found.get()  # A field that does not fit is an error of this call and not of a later one.
-        return plan.bound(found.get)
+        lengths = _once(partial(values_of, source, plan.field))
+        lengths()  # A field that does not fit is an error of this call and not of a later one.
+        return plan.bound(lengths)
     if len(plan.lengths) != len(source):
         raise OptionError(
             f"{plan.argument} has {counted(len(plan.lengths), 'value')}, and the source "
@@ -65,7 +66,12 @@ def plan_before(plan: Plan | None, now: Source, then: Source) -> Plan | None:
     assert isinstance(then, Concatenated)  # noqa: S101
     starts = np.cumsum([0, *now.sizes]).tolist()
     own = [slice(at, at + size) for at, size in zip(starts, then.sizes, strict=False)]
-    return plan.bound(Once(partial(_lengths_in, plan, own)).get)
+    return plan.bound(_once(partial(_lengths_in, plan, own)))
+
+
+def _once(find: Callable[[], NDArray[np.integer]]) -> Callable[[], NDArray[np.integer]]:
+    found: Once[NDArray[np.integer]] = Once()
+    return partial(found.get, find)
 
 
 def _lengths_in(plan: LengthPlan, parts: list[slice]) -> NDArray[np.integer]:

@@ -187,8 +187,7 @@ class DataLoader:
         self._plan = bound_plan(batch_size, self.source)
         self._workers_given = (num_workers, multiprocessing_context)
         self._kept_workers = KeptWorkers(are_kept=persistent_workers)
-        # Invalid ones raise here.
-        workers = choose_workers(*self._workers_given, Reads(), self._recipe)
+        workers = choose_workers(*self._workers_given, Reads(), self._recipe)  # Or raise here.
         self._options = FeedOptions(
             shuffle=shuffle,
             seed=seed,
@@ -350,6 +349,8 @@ class DataLoader:
         """End the workers that `persistent_workers` keeps; those of a running pass end with it."""
         self._kept_workers.close()
 
+    _iterator = property(lambda _: None, lambda self, _: self.close())  # Lightning ends runs so.
+
     def _agreement(self, point: Point, peers: Peers) -> Agreement | None:
         """Return what compares this rank with the others, as long as that is not done."""
         size = self._sharing().global_batch_size if self._plan is None else self._plan.name
@@ -373,8 +374,7 @@ class DataLoader:
             point, ranks, sharing = self._run.cursor, self._ranks(), self._sharing()
             about = (ranks, sharing, self._workers(point, sharing))
             return decided(self._feed, point, self._recipe, *about)
-        sharing = self._sharing(rank=rank)
-        return self._feed.records(self._run.present, operator.index(step), sharing)
+        return self._feed.records(self._run.present, operator.index(step), self._sharing(rank=rank))
 
     def __repr__(self) -> str:
         size = f"batch_size={self.batch_size if self._plan is None else self._plan.name}"
@@ -394,7 +394,7 @@ class DataLoader:
     def _sharing(self, ranks: Ranks | None = None, rank: int | None = None) -> Sharing:
         ranks = ranks or self._ranks()
         size = rank_batch_size(self.batch_size, self.global_batch_size, ranks)
-        chosen = ranks.rank if rank is None else operator.index(rank)
-        if not 0 <= chosen < ranks.world_size:
+        here = ranks.rank if rank is None else operator.index(rank)
+        if not 0 <= here < ranks.world_size:
             raise OptionError(f"rank={rank}: ranks are 0 to {ranks.world_size - 1}.")
-        return Sharing(size, chosen, ranks.world_size, self.drop_last, self._plan)
+        return Sharing(size, here, ranks.world_size, self.drop_last, self._plan, bool(ranks.peers))

@@ -42,6 +42,8 @@ class Sharing:
     drop_last: bool = False
     plan: Plan | None = None
     """Cuts the epoch into batches in place of `batch_size`, which then is 1."""
+    are_joined: bool = False
+    """Whether a process group connects the ranks."""
 
     @property
     def global_batch_size(self) -> int:

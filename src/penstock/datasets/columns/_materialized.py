@@ -75,7 +75,7 @@ class Materialized(OverSource):
         self.by_field = {(spec.path, spec.type): spec for spec in specs}
         self.specs = tuple(self.by_field.values())
         self._known = found or {}
-        self._opened = Once(self._open)
+        self._opened: Once[dict[tuple[str, pa.DataType], Column]] = Once()
         self._plans: dict[object, tuple[Fields, GatherPlan]] = {}
 
     @property
@@ -143,7 +143,8 @@ class Materialized(OverSource):
             known, key = None, object()
         if known is None:
             schema = typed_fields(self.source, fields, lambda: self.source.schema)
-            known = fields, GatherPlan(self.source, schema, self.by_field, self._opened.get())
+            opened = self._opened.get(self._open)
+            known = fields, GatherPlan(self.source, schema, self.by_field, opened)
             self._plans = self._plans if len(self._plans) < _MOST_PLANS else {}
             self._plans[key] = known
         return known[1]
@@ -154,7 +155,7 @@ class Materialized(OverSource):
             return None
         known = self.source.schema
         typed = [(name, type_at(known, name)) for name in fields]
-        found = self._opened.get()
+        found = self._opened.get(self._open)
         if len(set(fields)) < len(typed) or not all(
             field in found and not pa.types.is_null(field[1]) for field in typed
         ):

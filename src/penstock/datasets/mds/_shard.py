@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock._words import counted
 from penstock.datasets._foreign_file import check_unchanged, open_plain, stale
-from penstock.datasets._recently_used import RecentlyUsed
+from penstock.datasets._recently_used import Owner, RecentlyUsed
 from penstock.datasets._source import Location
 from penstock.datasets.mds._values import Encoding, encoding_of
 from penstock.datasets.text._texts import FileText, grouped, read_grouped
@@ -46,7 +46,6 @@ _files: RecentlyUsed[FileText] = RecentlyUsed(_KEPT_FILES)
 _wholes: RecentlyUsed[FileText] = RecentlyUsed(_KEPT_BYTES)
 _blocks: RecentlyUsed[WholeText] = RecentlyUsed(_KEPT_MAPPED_BYTES)
 _offsets: RecentlyUsed[NDArray[np.int64]] = RecentlyUsed(_KEPT_OFFSETS_BYTES)
-_openings = itertools.count()
 
 
 class WholeText(FileText):
@@ -74,7 +73,7 @@ class MdsSamples:
         self._shards = index.shards
         self._options = options
         self._by_blocks = by_blocks
-        self._opening = next(_openings)
+        self._owner = Owner()
         self.fingerprint = index.fingerprint_of(len(index.shards))
         for shard in self._shards:
             _check(shard)
@@ -126,7 +125,7 @@ class MdsSamples:
 
     def _offsets_of(self, shard: int) -> NDArray[np.int64]:
         """Return where each sample begins, and the last one ends: int64[samples + 1]."""
-        known = _offsets.get((self._opening, shard))
+        known = _offsets.get(self._owner, shard)
         if known is not None:
             return known
         one = self._shards[shard]
@@ -142,7 +141,7 @@ class MdsSamples:
         offsets = head[1:].astype(np.int64)
         if offsets[0] < size or offsets[-1] != one.text_bytes or (np.diff(offsets) < 0).any():
             raise _damaged(one, "its offsets do not rise from its head to its end")
-        _offsets.put((self._opening, shard), offsets, offsets.nbytes)
+        _offsets.put(self._owner, shard, offsets, offsets.nbytes)
         return offsets
 
     def _is_blocked(self, shard: int) -> bool:
@@ -150,7 +149,7 @@ class MdsSamples:
 
     def _held(self, shards: Sequence[int]) -> dict[int, WholeText]:
         """Return whole shards that the host keeps; those that are not at hand are brought."""
-        found = {shard: _blocks.get((self._opening, shard)) for shard in shards}
+        found = {shard: _blocks.get(self._owner, shard) for shard in shards}
         missing = [shard for shard, text in found.items() if text is None]
         if missing:
             blocks = [self._block(self._shards[shard]) for shard in missing]
@@ -158,7 +157,7 @@ class MdsSamples:
             for shard, kept in zip(missing, brought, strict=True):
                 text = found[shard] = WholeText(memoryview(kept.data))
                 weight = kept.data.size * (1 if kept.is_mapped else _MEMORY_WEIGHT)
-                _blocks.put((self._opening, shard), text, weight)
+                _blocks.put(self._owner, shard, text, weight)
         return {shard: text for shard, text in found.items() if text is not None}
 
     def _block(self, one: Shard) -> Block:
@@ -168,13 +167,13 @@ class MdsSamples:
     def _text(self, shard: int) -> FileText:
         if self._is_blocked(shard):
             return self._held([shard])[shard]
-        one, key = self._shards[shard], (self._opening, shard)
+        one = self._shards[shard]
         is_whole = one.compression is not None
         kept = _wholes if is_whole else _files
-        text = kept.get(key)
+        text = kept.get(self._owner, shard)
         if text is None:
             text = WholeText(_whole(one)) if is_whole else open_plain(one.file)
-            kept.put(key, text, one.text_bytes if is_whole else 1)
+            kept.put(self._owner, shard, text, one.text_bytes if is_whole else 1)
         return text
 
 

@@ -8,7 +8,6 @@ sequence.
 
 from __future__ import annotations
 
-import itertools
 import mmap
 import os
 import struct
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.datasets._recently_used import Owner
 from penstock.errors import (
     CorruptFileError,
     ObjectNotFoundError,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from penstock.storage import StorageOptions
 
 BIN, IDX = ".bin", ".idx"
-_openings = itertools.count()
 _MAGIC = b"MMIDIDX\x00\x00"
 _OLD_MAGIC = b"TNTIDX"
 _VERSION = 1
@@ -136,7 +135,7 @@ class MegatronFiles:
     """The two files, as they are now."""
 
     def __init__(self, prefix: str, options: StorageOptions) -> None:
-        self.opening = next(_openings)
+        self.owner = Owner()
         self.bin, idx = (_found(f"{prefix}{end}", prefix, options) for end in (BIN, IDX))
         self.index = map_index(idx, options)
         size = self.bin.entry.size

@@ -122,14 +122,13 @@ class MegatronTokens(Reopened[MegatronFiles], TokenSource):
 
     def _text(self) -> FileText:
         files = self._opened()
-        key = (files.opening, self._is_by_blocks)
-        text = _texts.get(key)
+        text = _texts.get(files.owner, self._is_by_blocks)
         if text is None:
             if self._is_by_blocks:
                 text = open_blocks_of(files.bin, self._options)
             else:
                 text = open_plain(files.bin)
-            _texts.put(key, text, 1)
+            _texts.put(files.owner, self._is_by_blocks, text, 1)
         return text
 
     def _mapped(self) -> MappedText | None:

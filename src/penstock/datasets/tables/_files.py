@@ -5,7 +5,6 @@ Columns of remote units are read once for a host, and mapped by every process as
 
 from __future__ import annotations
 
-import itertools
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import pyarrow as pa
 
 from penstock.datasets._foreign_file import check_unchanged, stale
 from penstock.datasets._join_batches import joined
-from penstock.datasets._recently_used import RecentlyUsed
+from penstock.datasets._recently_used import Owner, RecentlyUsed
 from penstock.datasets.tables._heads import read_head, read_heads
 from penstock.datasets.text._texts import grouped
 from penstock.decode import empty_batch, fit_batch, numbers_in
@@ -53,7 +52,6 @@ _BLOCK_VERSION = 1
 _columns: RecentlyUsed[pa.Array] = RecentlyUsed(_KEPT_BYTES)
 _blocks: RecentlyUsed[pa.RecordBatch] = RecentlyUsed(_KEPT_MAPPED_BYTES)
 _files: RecentlyUsed[tuple[OpenFile, TableHead]] = RecentlyUsed(_KEPT_FILES)
-_tokens = itertools.count()
 
 
 class TableFiles:
@@ -69,7 +67,7 @@ class TableFiles:
         names: Collection[str] | None,
         options: StorageOptions,
     ) -> None:
-        self._token = next(_tokens)
+        self._owner = Owner()
         partitions, values = partitions_of([listing.relative(found) for found in listing.files])
         self._kind, self._options = kind, options
         unified, common = UnifiedSchema(names and frozenset(names)), CommonColumns()
@@ -208,8 +206,8 @@ class TableFiles:
             is_wide = are_wide and not self._are_mapped[file]
             if len(own) and (is_wide or not isinstance(self.files[file].store, LocalStore)):
                 wanted[group] = own
-        keys = {group: (self._token, group, tuple(own.names)) for group, own in wanted.items()}
-        held = {group: _blocks.get(key) for group, key in keys.items()}
+        keys = {group: (group, tuple(own.names)) for group, own in wanted.items()}
+        held = {group: _blocks.get(self._owner, key) for group, key in keys.items()}
         missing = [group for group, batch in held.items() if batch is None]
         if missing:
             largest = max(1, int(share * self._group_bytes[missing].max()))
@@ -220,7 +218,7 @@ class TableFiles:
             for group, kept in zip(missing, brought, strict=True):
                 batch = held[group] = pa.ipc.open_file(kept.data).get_batch(0)
                 weight = kept.data.size * (1 if kept.is_mapped else _MEMORY_WEIGHT)
-                _blocks.put(keys[group], batch, weight)
+                _blocks.put(self._owner, keys[group], batch, weight)
         return held
 
     def _block(self, group: int, schema: pa.Schema) -> Block:
@@ -252,13 +250,13 @@ class TableFiles:
             check_unchanged(self.files[file])  # A map of a file that shrank ends the process.
         there = set(self._schemas[file].names)
         names = [name for name in schema.names if name in there]
-        found = {name: _columns.get((self._token, group, name)) for name in names}
+        found = {name: _columns.get(self._owner, (group, name)) for name in names}
         missing = [name for name, array in found.items() if array is None]
         if missing:
             batch = self._read(group, pa.schema([schema.field(name) for name in missing]))
             for name, array in zip(missing, batch.columns, strict=True):
                 size = _MAPPED_BYTES if is_mapped else array.get_total_buffer_size()
-                _columns.put((self._token, group, name), array, size)
+                _columns.put(self._owner, (group, name), array, size)
                 found[name] = array
         return found
 
@@ -278,11 +276,11 @@ class TableFiles:
     def _open(self, file: int) -> tuple[OpenFile, TableHead]:
         """Return a file and its head, and make sure that it is still the one that was opened."""
         found = self.files[file]
-        kept = _files.get((self._token, file))
+        kept = _files.get(self._owner, file)
         if kept is None:
             head = self._heads[file] or read_head(self._kind, found, self._options)
             kept = found.store.open(found.entry.name, found.entry), head
-            _files.put((self._token, file), kept, 1)
+            _files.put(self._owner, file, kept, 1)
         check_unchanged(found)
         return kept
 

@@ -53,7 +53,7 @@ class BlockText(PartedText):
     def is_at_hand(self, begin: NDArray[np.int64], end: NDArray[np.int64]) -> bool:
         """Whether this process holds the blocks of these records."""
         _, _, numbers = self._spans(begin, end)
-        return all(self._held.get((self._owner, number)) is not None for number in numbers)
+        return all(self._held.get(self._owner, number) is not None for number in numbers)
 
     def _block(self, number: int) -> Block:
         found, is_compressed = self._found, self._compressed

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
 
-from penstock.datasets._recently_used import RecentlyUsed
+from penstock.datasets._recently_used import Owner, RecentlyUsed
 from penstock.errors import OptionError, StaleIndexError, StorageError
 from penstock.index import LARGEST_FRAME
 from penstock.jsonl import compression_of, decode_frame, decompressed
@@ -197,19 +197,19 @@ class PartedText(FileText):
         self._path, self._parts = path, parts
         self._starts = parts[:, 2]
         self._end = int(parts[-1, 2:].sum()) if len(parts) else 0
-        self._owner = object()  # Of its parts among those of all files.
+        self._owner = Owner()
 
     @abstractmethod
     def _bring(self, numbers: list[int]) -> Iterator[tuple[bytes | memoryview, int]]:
         """Yield the text of each of some parts, and its weight among those at hand."""
 
     def _texts(self, numbers: list[int]) -> dict[int, bytes | memoryview]:
-        held = {number: self._held.get((self._owner, number)) for number in numbers}
+        held = {number: self._held.get(self._owner, number) for number in numbers}
         missing = [number for number, text in held.items() if text is None]
         if missing:
             for number, (text, weight) in zip(missing, self._bring(missing), strict=True):
                 held[number] = text
-                self._held.put((self._owner, number), text, weight)
+                self._held.put(self._owner, number, text, weight)
         return {number: text for number, text in held.items() if text is not None}
 
     def read(self, offset: int, size: int) -> bytes:

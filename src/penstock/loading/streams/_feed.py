@@ -207,9 +207,22 @@ class StreamFeed:
         return point.done(sharing.world_size * lanes)
 
     def steps(self, point: StreamPoint, sharing: Sharing) -> int:
-        if self._stream.length is None:
+        length, lanes, begin = self._stream.length, max(1, self._workers), point.at()
+        if length is None:
             raise TypeError("the length of a stream is not known: give penstock.stream(length=…)")
-        return steps(self._stream.length, sharing.batch_size, sharing.world_size, sharing.drop_last)
+        units = begin.done(sharing.world_size * lanes).units
+        if not units:
+            return 0
+        is_waited_for = sharing.are_joined and self._stream.ends_together
+        ranks = range(sharing.world_size) if is_waited_for else [sharing.rank]
+        return max(
+            # Each lane ends with a short batch. Units count as equally long.
+            sum(
+                steps(length * len(places), sharing.batch_size * units, 1, sharing.drop_last)
+                for places in begin.share(rank, sharing.world_size, lanes)
+            )
+            for rank in ranks
+        )
 
     def records(self, point: StreamPoint, step: int, sharing: Sharing) -> StepRecords:
         raise OptionError(

@@ -118,6 +118,8 @@ class StreamReader:
         ]
         (seed,) = keys("torch worker", point.seed, point.epoch, rank, number)
         worker = TorchWorker(number, lanes, seed >> 1) if self._workers else None
+        if worker is not None:
+            worker.seed_generators()
         buffer = point.buffer if point.buffer > 1 else 0  # One record is drawn in its turn.
         return Lane(point.present, units, (VERSION, point.seed, point.epoch), buffer, worker)
 

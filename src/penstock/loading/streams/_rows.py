@@ -148,7 +148,7 @@ class UnitReader:
         is_shuffled: bool,
     ) -> None:
         """Open a unit; `salt` makes the keys of a shuffle and the choice of a sample."""
-        self._stream, self._unit, self._salt = stream, unit, salt
+        self._stream, self._unit, self._salt, self._worker = stream, unit, salt, worker
         self._is_shuffled = is_shuffled
         self._parts = deque(unit.done)
         begun = bool(unit.done) and unit.done[0][::2] == (0, WHOLE)
@@ -245,12 +245,13 @@ class UnitReader:
             records = self._stream.records(records)
         elif not isinstance(records, list):
             records = as_records(records, inputs)
-        for number, record in zip(inputs.tolist(), records, strict=True):
-            try:
-                made.append([] if record is None else self._stream.made(record))
-            except Exception as why:
-                why.add_note(self._note(f"record {number:,}"))
-                raise
+        with self._stream.mapping(self._worker):
+            for number, record in zip(inputs.tolist(), records, strict=True):
+                try:
+                    made.append([] if record is None else self._stream.made(record))
+                except Exception as why:
+                    why.add_note(self._note(f"record {number:,}"))
+                    raise
         counts = [len(each) for each in made]
         subs = np.concatenate([np.zeros(0, np.int64), *map(np.arange, counts)])
         return [one for each in made for one in each], np.repeat(inputs, counts), subs
