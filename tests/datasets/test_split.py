@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.datasets._split import key_hashes
+from penstock.datasets.views._split import key_hashes
 from penstock.errors import OptionError, StaleIndexError
 from tests.datasets.listed_source import ListedSource
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.datasets._concatenated import Concatenated
-from penstock.datasets._views import Taken
+from penstock.datasets.views._views import Taken
 from penstock.errors import OptionError, RecordIndexError, SchemaMismatchError
 from tests.datasets.listed_source import ListedSource
 

@@ -27,10 +27,8 @@ if TYPE_CHECKING:
         stream,
     )
     from penstock.datasets._stream import Stream as Stream
-    from penstock.datasets._subsampled import SubsampledDataset as SubsampledDataset
     from penstock.datasets._table_source import plain_table
     from penstock.datasets._values import values_of
-    from penstock.datasets._views import Chosen, bare_origins, fingerprint_of, origins_of
     from penstock.datasets._vocabulary import root_of, vocabulary
     from penstock.datasets.columns._materialize import (
         ListedColumn,
@@ -80,6 +78,8 @@ if TYPE_CHECKING:
     from penstock.datasets.tokens._source import is_tokens
     from penstock.datasets.tokens._views import named_sources
     from penstock.datasets.tokens._with_aux import TokensWithAuxDataset as TokensWithAuxDataset
+    from penstock.datasets.views._subsampled import SubsampledDataset as SubsampledDataset
+    from penstock.datasets.views._views import Chosen, bare_origins, fingerprint_of, origins_of
     from penstock.datasets.where._where import TextCondition
 
 __all__, __getattr__, __dir__ = facade(
@@ -87,7 +87,7 @@ __all__, __getattr__, __dir__ = facade(
     {
         "_source": "Location Source",
         "_stream": "Stream",
-        "_subsampled": "SubsampledDataset",
+        "views._subsampled": "SubsampledDataset",
         "mds._rows": "MdsRows",
         "megatron._tokens": "MegatronTokens",
         "tables._rows": "ArrowRows AvroRows OrcRows ParquetRows",
@@ -113,7 +113,7 @@ __all__, __getattr__, __dir__ = facade(
         "_stream": "OWN_BITS TorchWorker as_stream own_numbers running_worker stream",
         "_table_source": "plain_table",
         "_values": "values_of",
-        "_views": "Chosen bare_origins fingerprint_of origins_of",
+        "views._views": "Chosen bare_origins fingerprint_of origins_of",
         "_vocabulary": "root_of vocabulary",
         "columns._materialize": (
             "ListedColumn columns_of drop_columns_of estimate_columns files_of_entry "

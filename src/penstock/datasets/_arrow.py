@@ -19,8 +19,8 @@ from penstock.datasets._projection import (
     whole_records,
 )
 from penstock.datasets._table_source import TableSource
-from penstock.datasets._views import origins_of
 from penstock.datasets.fields._paths import type_at
+from penstock.datasets.views._views import origins_of
 from penstock.decode import WholeSchema, plain_columns, unify
 from penstock.errors import OptionError, SchemaMismatchError
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 from penstock.datasets._join_batches import joined, joined_inferred, joined_schema
 from penstock.datasets._projection import typed_schema
 from penstock.datasets._source import Location, Source
-from penstock.datasets._views import fingerprint_of
 from penstock.datasets.fields._paths import steps_of
+from penstock.datasets.views._views import fingerprint_of
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.datasets._memory import ObjectSource
 from penstock.datasets._source import Source
-from penstock.datasets._views import Chosen, OverSource, bare_origins, fingerprint_of
+from penstock.datasets.views._views import Chosen, OverSource, bare_origins, fingerprint_of
 from penstock.errors import OptionError
 
 _AT_A_TIME = 1000

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.datasets._subsampled import MapStyle
+    from penstock.datasets.views._subsampled import MapStyle
 
     Places: TypeAlias = tuple[list[str], NDArray[np.int64], NDArray[np.int64]]
     """Texts that name units, and for each record its unit and its number there, int64[B]."""

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from penstock.datasets._memory import ListSource, RecordsAt
 from penstock.datasets._profile_source import known_profile
-from penstock.datasets._views import bare_origins
 from penstock.datasets.fields._paths import LIST, Steps, closest, is_listlike, paths_in, steps_of
+from penstock.datasets.views._views import bare_origins
 from penstock.errors import CorruptIndexError, MalformedLineError
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from penstock.datasets._once import keep_file
-from penstock.datasets._views import bare_origins
 from penstock.datasets.columns._place import Freshness
 from penstock.datasets.columns._units import RecordsUnit, cut, stretches
 from penstock.datasets.fields._paths import is_listlike, like
+from penstock.datasets.views._views import bare_origins
 from penstock.decode import as_values, keep_pandas_out, read_around_bad
 from penstock.errors import MalformedLineError, SchemaMismatchError
 from penstock.index import UNREADABLE, Profile, decode_profile, digest, profile_text, read_profile

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from penstock.datasets._stream import own_numbers
-from penstock.datasets._views import bare_origins
+from penstock.datasets.views._views import bare_origins
 from penstock.jsonl import decompressed
 from penstock.storage import is_remote, locate
 

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock._words import counted, few
 from penstock.datasets._once import from_cache, keep_file
-from penstock.datasets._views import bare_origins, fingerprint_of
+from penstock.datasets.views._views import bare_origins, fingerprint_of
 from penstock.errors import StorageError
 from penstock.index import file_fingerprint
 from penstock.storage import cache_directory, locate, read_metadata

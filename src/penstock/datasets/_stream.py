@@ -17,7 +17,7 @@ from penstock._lazy import imported
 from penstock._words import counted
 from penstock.datasets._mapped import function_name
 from penstock.datasets._memory import bytes_of
-from penstock.datasets._views import fingerprint_of
+from penstock.datasets.views._views import fingerprint_of
 from penstock.errors import OptionError
 from penstock.order import whole_number
 

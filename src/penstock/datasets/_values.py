@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 from penstock.datasets._arrow import id_ranges, lies_in_files, read_fields
 from penstock.datasets._missing_fields import missing_fields
 from penstock.datasets._once import kept_arrays
-from penstock.datasets._views import fingerprint_of, origins_of
 from penstock.datasets.columns._bad import decoded, most_bad
 from penstock.datasets.columns._place import state_of
 from penstock.datasets.columns._units import RecordsUnit, cut, stretches
 from penstock.datasets.fields._paths import is_listlike, type_at
+from penstock.datasets.views._views import fingerprint_of, origins_of
 from penstock.datasets.where._where import ONLY_LENGTHS, lengths_in, plain
 from penstock.decode import keep_pandas_out, read_around_bad
 from penstock.errors import BadRecordsError, MalformedLineError, OptionError

@@ -18,8 +18,8 @@ from penstock.datasets._arrow import id_ranges, lies_in_files, read_fields, refu
 from penstock.datasets._concatenated import Concatenated
 from penstock.datasets._once import from_cache, keep_file
 from penstock.datasets._table_source import TableSource
-from penstock.datasets._views import Chosen, fingerprint_of
 from penstock.datasets.columns._place import state_of
+from penstock.datasets.views._views import Chosen, fingerprint_of
 from penstock.decode import batches_of_one_type, read_around_bad, uuids_as_texts
 from penstock.errors import MalformedLineError, OptionError, SchemaMismatchError, StorageError
 from penstock.storage import cache_directory, open_regular

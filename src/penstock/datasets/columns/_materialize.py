@@ -13,13 +13,13 @@ from penstock.datasets._arrow import schema_of_all
 from penstock.datasets._inexact import refuse_numbers
 from penstock.datasets._projection import typed_fields
 from penstock.datasets._source import Source
-from penstock.datasets._views import bare_origins
 from penstock.datasets.columns._build import Building, ColumnsEstimate, only_column_builder
 from penstock.datasets.columns._columns import SourceColumns
 from penstock.datasets.columns._folder import Column, ColumnMeta, drop_columns, list_columns
 from penstock.datasets.columns._materialized import ColumnSpec, Materialized, without_columns
 from penstock.datasets.columns._place import Freshness, column_place
 from penstock.datasets.columns._write import check_type
+from penstock.datasets.views._views import bare_origins
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError
 from penstock.index import read_meta
 from penstock.storage import path_below

@@ -18,11 +18,11 @@ from penstock.datasets._concatenated import Concatenated
 from penstock.datasets._inexact import refuse_rounded
 from penstock.datasets._once import Once
 from penstock.datasets._projection import has_types, typed_fields
-from penstock.datasets._views import Chosen, OverSource, origins_of
 from penstock.datasets.columns._bad import decoded
 from penstock.datasets.columns._folder import Column, column_name, find_column, is_news
 from penstock.datasets.columns._place import Freshness, are_unchanged
 from penstock.datasets.fields._paths import steps_of, type_at
+from penstock.datasets.views._views import Chosen, OverSource, origins_of
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:

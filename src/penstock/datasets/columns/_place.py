@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.datasets._views import bare_origins, fingerprint_of
+from penstock.datasets.views._views import bare_origins, fingerprint_of
 from penstock.errors import OptionError, StorageError
 from penstock.index import digest
 from penstock.storage import (

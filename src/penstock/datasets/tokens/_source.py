@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Fields
-    from penstock.datasets._split import Parts
+    from penstock.datasets.views._split import Parts
 
 TOKENS = "tokens"
 """The one column that a row is in Arrow."""

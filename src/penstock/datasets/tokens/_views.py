@@ -11,9 +11,9 @@ import numpy as np
 
 from penstock.datasets._concatenated import Concatenated
 from penstock.datasets._source import Location, Source
-from penstock.datasets._split import Parts, SplitPart, split
-from penstock.datasets._views import Chosen, Taken, fingerprint_of
 from penstock.datasets.tokens._source import Ends, OverTokens, TokenSource, between, take
+from penstock.datasets.views._split import Parts, SplitPart, split
+from penstock.datasets.views._views import Chosen, Taken, fingerprint_of
 from penstock.datasets.where._where import Matched, where
 from penstock.errors import CorruptIndexError, OptionError
 from penstock.order import whole_number

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from penstock.datasets._arrow import read_fields, refuse_unknown
 from penstock.datasets._mapped import Called
-from penstock.datasets._rule_views import Rule, RuleView
-from penstock.datasets._views import Chosen, fingerprint_of
 from penstock.datasets.fields._paths import type_at
+from penstock.datasets.views._rule_views import Rule, RuleView
+from penstock.datasets.views._views import Chosen, fingerprint_of
 from penstock.datasets.where._expression import (
     LENGTH,
     Comparison,

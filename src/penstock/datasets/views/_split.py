@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.datasets._arrow import id_ranges, read_fields, refuse_unknown
-from penstock.datasets._rule_views import Rule, RuleView
-from penstock.datasets._views import fingerprint_of
+from penstock.datasets.views._rule_views import Rule, RuleView
+from penstock.datasets.views._views import fingerprint_of
 from penstock.decode import batches_of_one_type, uuids_as_texts
 from penstock.errors import OptionError
 from penstock.order import keys, mixed

@@ -10,8 +10,8 @@ import numpy as np
 from penstock._words import counted
 from penstock.datasets._arrow import lies_in_files
 from penstock.datasets._once import Once, kept_arrays
-from penstock.datasets._views import Chosen, fingerprint_of
 from penstock.datasets.columns._place import state_of
+from penstock.datasets.views._views import Chosen, fingerprint_of
 from penstock.errors import StaleIndexError
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Parts of sources by record number: chosen, by a rule, split, or of another class."""
