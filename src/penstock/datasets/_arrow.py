@@ -20,7 +20,7 @@ from penstock.datasets._projection import (
 from penstock.datasets._table_source import TableSource
 from penstock.datasets._views import origins_of
 from penstock.datasets.fields._paths import type_at
-from penstock.decode import WholeSchema, plain_columns, unify
+from penstock.decode import WholeSchema, empty_batch, plain_columns, unify
 from penstock.errors import OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def arrow_of(source: Source, ids: Any, fields: Fields | None) -> pa.Table | pa.R
         return plain_columns(projected(source, numbers, fields))
     table = whole_records(source, numbers)
     batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+    return batches[0] if batches else empty_batch(table.schema, 0)
 
 
 _plain: dict[int, pa.Schema] = {}
@@ -70,7 +70,7 @@ def table_of(source: Source, fields: Fields | None) -> pa.Table:
     {'a': [1.0, 0.5], 'late': [None, 'x']}
     """
     if fields is None:
-        return unify(_inferred(source)) if len(source) else source.schema.empty_table()
+        return unify(_inferred(source)) if len(source) else pa.Table.from_batches([empty_batch(source.schema, 0)])
     schema = typed_fields(source, fields, lambda: whole_schema(source))
     try:
         batches = [project(source, ids, schema) for ids in id_ranges(0, len(source))]

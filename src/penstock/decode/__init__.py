@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from penstock.decode._fit import bad_texts, fit_batch, refuse_bad_texts, uuids_as_texts
     from penstock.decode._inferring import InferringDecoder
     from penstock.decode._pandas import keep_pandas_out
+    from penstock.decode._plain_forms import plain_form, to_plain_form
     from penstock.decode._records import (
         HOLDS_ALL,
         JSON_NAMES,
@@ -41,6 +42,7 @@ __all__, __getattr__, __dir__ = facade(
         "_fit": "bad_texts fit_batch refuse_bad_texts uuids_as_texts",
         "_inferring": "InferringDecoder",
         "_pandas": "keep_pandas_out",
+        "_plain_forms": "plain_form to_plain_form",
         "_records": "HOLDS_ALL JSON_NAMES OnBad decode_as_json decode_fast decode_line",
         "_text": "blank_lines is_utf8",
         "_typed": "TypedDecoder",
