@@ -70,7 +70,11 @@ def table_of(source: Source, fields: Fields | None) -> pa.Table:
     {'a': [1.0, 0.5], 'late': [None, 'x']}
     """
     if fields is None:
-        return unify(_inferred(source)) if len(source) else pa.Table.from_batches([empty_batch(source.schema, 0)])
+        return (
+            unify(_inferred(source))
+            if len(source)
+            else pa.Table.from_batches([empty_batch(source.schema, 0)])
+        )
     schema = typed_fields(source, fields, lambda: whole_schema(source))
     try:
         batches = [project(source, ids, schema) for ids in id_ranges(0, len(source))]

@@ -107,7 +107,7 @@ def open_found(
     if found.format.scanner is None:
         has_place = found.format.has_index and found.index is not None
         chosen = {"index": found.index} if has_place else {}
-        source: Source = opens(found.what, storage_options=found.options, **chosen)
+        source: Source = opens(found.what, storage_options=found.options, **chosen, **found.given)
     else:
         index = open_or_build(
             found.listing,

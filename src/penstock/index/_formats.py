@@ -62,6 +62,8 @@ class Format:
     """Reads the head of a file that is a table; see `penstock.tables.TableHead`."""
     check: str | None = None
     """Yields the parts of a table that `penstock check` reads; None: it reads lines, or records."""
+    options: tuple[str, ...] = ()
+    """Keywords of `source` and `head` that a user may give; a `scanner` has its own."""
 
     @cached_property
     def endings(self) -> tuple[str, ...]:
@@ -87,7 +89,8 @@ class Format:
 
     def check_options(self, options: Mapping[str, object]) -> None:
         """Raise for options that this format does not have."""
-        known = [*signature(load(self.scanner)).parameters] if self.scanner is not None else []
+        scanned = [] if self.scanner is None else signature(load(self.scanner)).parameters
+        known = [*scanned, *self.options]
         for name in options:
             if name not in known:
                 has = f"there are: {', '.join(known)}" if known else "it has none"
@@ -162,6 +165,7 @@ FORMATS: list[Format] = [
         first_bytes=(b"PAR1",),
         head="penstock.tables.parquet._footers:read_footer",
         check=_UNITS,
+        options=("page_checksums",),
     ),
     Format(
         "arrow",

@@ -24,6 +24,7 @@ from penstock.tables._head import (
     TableHead,
     allowed_bytes,
     read_ends,
+    refuse_types,
     too_large,
 )
 
@@ -118,6 +119,7 @@ def read_ipc(file: OpenFile, remember: Remember) -> IpcHead:
     end = ends.read_at(at, length + _END.size)
     # Arrow verifies the footer, and shows the schema alone.
     schema = pa.ipc.open_file(SeekableFile(HeldRanges(file, [], [(at, end)]))).schema
+    refuse_types(file, schema)
     footer = FlatTable(end)
     batches = _places(file, footer, _BATCHES)
     dictionaries = _places(file, footer, _DICTIONARIES)
@@ -135,6 +137,7 @@ def _read_stream(file: OpenFile, remember: Remember, ends: bytes) -> IpcHead:
     message, body = _message(file, 0)
     _header(message, body, _IS_SCHEMA)
     schema = pa.ipc.read_schema(pa.py_buffer(message))
+    refuse_types(file, schema)
     find = partial(_messages, nodes=sum(map(_nodes, schema.types)))
     found = find(file) if map_of(file) is not None else remember(find)
     messages = np.frombuffer(found, "<i8").reshape(-1, 6)

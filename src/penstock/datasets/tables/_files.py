@@ -68,10 +68,11 @@ class TableFiles:
         listing: Listing,
         names: Collection[str] | None,
         options: StorageOptions,
+        given: Mapping[str, Any],
     ) -> None:
         self._token = next(_tokens)
         partitions, values = partitions_of([listing.relative(found) for found in listing.files])
-        self._kind, self._options = kind, options
+        self._kind, self._options, self._given = kind, options, given
         unified = UnifiedSchema(None if names is None else frozenset(names))
         self.files: list[Found] = []
         self._heads: list[TableHead | None] = []
@@ -84,7 +85,7 @@ class TableFiles:
         groups = [np.empty((0, 4), np.int64)]
         marks: list[tuple[Any, ...]] = []
         budget = _KEPT_HEAD_BYTES
-        heads = read_heads(kind, listing.files, options)
+        heads = read_heads(kind, listing.files, options, given)
         for found, stated, head in zip(listing.files, values, heads, strict=True):
             schema = unified.add(head.schema, found.path)
             own = {name: stated[name] for name in stated if name not in schema.names}
@@ -234,7 +235,14 @@ class TableFiles:
             return sink.getvalue()
 
         found, number = self._place(group)
-        kept_as = ("columns", _BLOCK_VERSION, pa.__version__, str(schema), number)
+        kept_as = (
+            "columns",
+            _BLOCK_VERSION,
+            pa.__version__,
+            str(schema),
+            number,
+            *self._given.items(),
+        )
         key = block_key(self._options, found.path, found.entry, *kept_as)
         return Block(found.path, 0, found.entry.size, key, make)
 
@@ -278,7 +286,7 @@ class TableFiles:
         found = self.files[file]
         kept = _files.get((self._token, file))
         if kept is None:
-            head = self._heads[file] or read_head(self._kind, found, self._options)
+            head = self._heads[file] or read_head(self._kind, found, self._options, self._given)
             kept = found.store.open(found.entry.name, found.entry), head
             _files.put((self._token, file), kept, 1)
         check_unchanged(found)
