@@ -126,6 +126,11 @@ class StorageOptions(Mapping[str, str]):
         return self._seconds("timeout", 30)
 
     @property
+    def connect_timeout(self) -> float:
+        """Seconds after which a connection is given up."""
+        return self._seconds("connect_timeout", 5)
+
+    @property
     def cache_limit(self) -> int | None:
         """Bytes of blocks that are kept on this machine; None where not given."""
         given = self.get("cache_limit")
@@ -145,7 +150,7 @@ class StorageOptions(Mapping[str, str]):
 
     def client_options(self) -> dict[str, Any]:
         chosen: dict[str, Any] = {k: v for k, v in self._items if k in _CLIENT}
-        chosen["connect_timeout"] = timedelta(seconds=self._seconds("connect_timeout", 5))
+        chosen["connect_timeout"] = timedelta(seconds=self.connect_timeout)
         for name in ("read_timeout", "pool_idle_timeout"):
             if name in chosen:
                 chosen[name] = timedelta(seconds=self._seconds(name, 0))
