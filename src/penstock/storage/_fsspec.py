@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from penstock._lazy import require
+from penstock._redact import MASK
 from penstock.errors import (
     MissingExtraError,
     ObjectChangedError,
@@ -41,6 +42,7 @@ _VERSIONS = ("ETag", "etag", "content_hash", "md5Checksum", "blob_id", "sha", "h
 _TIMES = ("mtime", "LastModified", "last_modified", "modified", "updated", "date_time", "created")
 """What file systems call the version of a file, and its time; some have neither."""
 _BROKEN = (BrokenPipeError, ConnectionAbortedError, ConnectionRefusedError, ConnectionResetError)
+_USER = re.compile("://([^/@]+)@")
 _TOP = re.compile(r"(/?)\.(?:/|$)")
 _KINDS: tuple[tuple[type[Exception], type[StorageError], int], ...] = (
     (FileNotFoundError, ObjectNotFoundError, errno.ENOENT),
@@ -171,6 +173,8 @@ class FsspecStore(ReadOnly):
             )
         except Exception as failure:  # noqa: BLE001 (implementations have classes of their own)
             text = self.options.redact(str(failure)).partition("\n")[0]
+            if user := _USER.search(what):
+                text = text.replace(user[1], MASK)
             kind, number = next((k, n) for of, k, n in _KINDS if isinstance(failure, of))
             why = f"{type(failure).__name__}: {text.rstrip('.')}"
             path = what.partition(" (bytes ")[0]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from penstock._redact import without_secrets
 from penstock.cli._paths import Indexed, as_typed, find, index_or_problem, leftovers_of, look_at
 from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import bytes_text, counted, parse_share
@@ -95,7 +96,9 @@ def check(
     closed; of Parquet and the like, row groups that cannot be read, and files whose schemas do not
     go together. Exit code 1 means that something was found.
     """
-    findings = Findings(most, (lambda _: None) if call.as_json else lambda one: echo(str(one)))
+    findings = Findings(
+        most, (lambda _: None) if call.as_json else lambda one: echo(without_secrets(str(one)))
+    )
     task = CheckTask(call, findings, **given)
     try:
         found = look_at(call.path, call.options)

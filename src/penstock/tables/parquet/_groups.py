@@ -150,7 +150,7 @@ def open_parquet(
     )
 
 
-def read_group(
+def read_group(  # noqa: PLR0913 (what, and how)
     file: OpenFile,
     metadata: pq.FileMetaData,
     group: int,
