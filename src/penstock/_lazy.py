@@ -6,6 +6,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
+from penstock._redact import mask_in_logs
 from penstock.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ def facade(
     `names` has the modules, relative to the package, and the public names of each; `for_rooms` has
     names that only other rooms use, which are not part of `__all__`.
     """
+    if package != "penstock":
+        mask_in_logs(package)  # A logger has the name of its room.
     public = sorted(name for some in names.values() for name in some.split())
     listed = [*names.items(), *(for_rooms or {}).items()]
     modules = {name: module for module, some in listed for name in some.split()}

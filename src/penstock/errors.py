@@ -10,6 +10,8 @@ from typing import ClassVar
 
 import orjson
 
+from penstock._redact import without_secrets
+
 __all__ = [
     "BadRecordsError",
     "ChangedSourceError",
@@ -57,12 +59,14 @@ class PenstockError(Exception):
     """What the built-in takes behind its text."""
 
     def __init__(self, fact: str = "", *, remedy: str = "", **details: object) -> None:
+        fact, remedy = without_secrets(fact), without_secrets(remedy)
         text = f"{fact} {remedy}" if remedy else fact
         super().__init__(text, *self._built_in)
         self.args = (text,)  # JSONDecodeError adds a line and a column.
         self.fact, self.remedy = fact, remedy
         for name, value in details.items():
-            setattr(self, name, value)
+            is_path = name == "path" and isinstance(value, str)
+            setattr(self, name, without_secrets(value) if is_path else value)
 
     def advise(self, remedy: str) -> None:
         """Replace the remedy, for a caller that knows a better one.
@@ -72,8 +76,8 @@ class PenstockError(Exception):
         >>> str(failure)
         'There is an index. Give --overwrite.'
         """
-        self.remedy = remedy
-        self.args = (f"{self.fact} {remedy}" if remedy else self.fact,)
+        self.remedy = without_secrets(remedy)
+        self.args = (f"{self.fact} {self.remedy}" if remedy else self.fact,)
 
     def __reduce__(self) -> tuple[object, ...]:
         details = dict(vars(self))

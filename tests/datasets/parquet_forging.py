@@ -96,3 +96,16 @@ def _unsigned(number: int) -> bytes:
         out.append(number & 0x7F | 0x80)
         number >>= 7
     return bytes([*out, number])
+
+
+def with_bare_group(data: bytes) -> bytes:
+    """Return a file of one column with a group `bare` before it, which has no fields."""
+    size = int.from_bytes(data[-8:-4], "little")
+    body, footer = data[: -8 - size], data[-8 - size : -8]
+    # A list of two elements, of which the root has one child, becomes one of three.
+    before, root = b"\x19\x2c", b"\x35\x00\x18\x06schema\x15"
+    one, two = before + root + b"\x02\x00", b"\x19\x3c" + root + b"\x04\x00"
+    assert one in footer
+    group = _struct((3, I32, _OPTIONAL), (4, BINARY, b"bare"), (5, I32, 0))
+    footer = footer.replace(one, two + group)
+    return body + footer + len(footer).to_bytes(4, "little") + data[-4:]

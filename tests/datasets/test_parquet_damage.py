@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 import uuid
 from collections import Counter
 from contextlib import closing
@@ -24,7 +25,7 @@ from penstock.storage import LocalStore
 from penstock.tables import TableHead
 from tests.cli.commands import document, invoke
 from tests.datasets import parquet_programs
-from tests.datasets.parquet_forging import forged
+from tests.datasets.parquet_forging import forged, with_bare_group
 from tests.faults.child import run
 from tests.rounds import rounds
 
@@ -299,6 +300,28 @@ def test_a_flipped_byte_is_found_where_pages_have_checksums(tmp_path: Path) -> N
     path.write_bytes(data)
     with pytest.raises(CorruptFileError, match=r"a\.parquet: row group 0 .*checksum"):
         ParquetRows(path)[0]
+    options = {"page_checksums": False}
+    rows = penstock.open(path, format_options=options)
+    assert [row["n"] for row in pickle.loads(pickle.dumps(rows))] == [
+        *range(777),
+        776,
+        *range(778, 1000),
+    ]
+    assert rows.reopens_as is None
+    assert rows.column_home() != ParquetRows(path).column_home()
+    assert document("show", path, "777", "--no-page-checksums") == [{"n": 776}]
+    assert invoke("check", path).exit_code == 1
+    assert invoke("check", path, "--no-page-checksums").exit_code == 0
+
+
+def test_a_group_without_fields_is_null_as_in_pyarrow(tmp_path: Path) -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"n": [1, 2, 3]}), sink, store_schema=False)
+    path = tmp_path / "a.parquet"
+    path.write_bytes(with_bare_group(sink.getvalue()))
+    rows = ParquetRows(path)
+    assert rows[:] == pq.read_table(path).to_pylist() == [{"bare": None, "n": n} for n in (1, 2, 3)]
+    assert rows.read([2, 0], ["bare"])["bare"].to_pylist() == [None, None]
 
 
 def test_old_timestamps_of_any_year_are_right(tmp_path: Path) -> None:

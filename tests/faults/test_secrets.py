@@ -16,7 +16,9 @@ import pytest
 import penstock
 from penstock.errors import OptionError, PenstockError
 from penstock.jsonl import JsonlDir, JsonlFile
+from penstock.lightning import EngineOptions
 from penstock.storage import ObjectStore, StorageOptions, locate
+from tests.cli.commands import invoke
 from tests.faults.leaks import check_hidden, shown_by_error, shown_by_object
 from tests.faults.remote import read, write
 from tests.servers.faults import Fault, reset_in_body, s3_error, stall, status
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from tests.faults.remote import Remote
     from tests.servers.fault_proxy import FaultProxy
+    from tests.servers.http_files import HttpFiles
     from tests.servers.s3_server import S3Server
 
 KEY_ID = "PSSTkeyidPSST"
@@ -281,3 +284,90 @@ def _check_files(root: Path, secrets: list[str], at_least: int) -> None:
     files = [path for path in root.rglob("*") if path.is_file()]
     assert len(files) >= at_least
     check_hidden(((str(p), p.read_bytes().decode("latin-1") + p.name) for p in files), secrets)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"headers": {"Authorization": f"Bearer {SECRET}"}},
+        {"client_kwargs": {"headers": {"x-api-key": SECRET}}},
+        {"auth": ("me", SECRET)},
+        {"endpoint": f"https://objects.example/?token={SECRET}"},
+        {"endpoint": f"https://{TOKEN}@objects.example"},
+        {"proxy_url": f"http://me:{TOKEN}@proxy"},
+        {"fo": f"https://me:{TOKEN}@host/a.zip"},
+        {"anything_else": SECRET},
+    ],
+    ids=range(8),
+)
+def test_no_value_of_an_option_that_may_be_secret_shows(options: dict[str, Any]) -> None:
+    given = {**options, "region": "eu-west-1", "timeout": 7}
+    folder = JsonlDir("s3://b/d", given)
+    for value in (folder, folder.storage_options, EngineOptions(storage_options=given)):
+        check_hidden(shown_by_object(value), HIDDEN)
+    assert "'region': 'eu-west-1', 'timeout': '7'" in repr(folder)
+    if min(options) != "anything_else":
+        said = StorageOptions(given).redact(f"the server repeats {options}")
+        check_hidden(iter([("error", said)]), HIDDEN)
+
+
+PLACES = [
+    f"https://127.0.0.1:1/a.jsonl?page=1&X-Amz-Credential={TOKEN}&X-Amz-Signature={TOKEN}",
+    f"https://127.0.0.1:1/a.jsonl?sv=2024&sig={TOKEN}",
+    f"https://me:{TOKEN}@127.0.0.1:1/a.jsonl",
+    f"https://{TOKEN}@127.0.0.1:1/a.jsonl",
+    f"s3://{TOKEN}@bucket/a.jsonl",
+    f"hf://{TOKEN}@datasets/me/data/a.jsonl",
+    f"ftp://{TOKEN}@127.0.0.1:1/a.jsonl",
+    f"nosuch://{TOKEN}@127.0.0.1:1/a.jsonl",
+]
+
+
+@pytest.mark.parametrize("path", PLACES, ids=range(8))
+def test_no_error_repeats_the_user_or_the_signature_of_a_url(
+    path: str, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    calls: list[Callable[[], object]] = [
+        lambda: penstock.open(path, storage_options={"retry_timeout": 0.01, "timeout": 1}),
+        lambda: list(JsonlFile(path, {"retry_timeout": 0.01, "timeout": 1}).iter_records_sync()),
+        lambda: penstock.writer(path),
+    ]
+    for call in calls:
+        with pytest.raises(PenstockError) as raised:
+            call()
+        shown = [(str(at), text) for at, text in shown_by_error(raised.value)]
+        check_hidden(((at, text) for at, text in shown if not at.startswith("local")), HIDDEN)
+    assert TOKEN not in invoke("info", path, "-o", "retry_timeout=0.01").output
+    check_hidden(iter([("log", log.text)]), HIDDEN)
+
+
+def test_a_signed_url_is_read_and_shows_nowhere(
+    web: HttpFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
+    signed = f"?X-Amz-Credential={TOKEN}&X-Amz-Signature={TOKEN}"
+    url = web.put("/a.jsonl", b'{"n":1}\n{"n":2}\n{"n":3}\n') + signed
+    bad = web.put("/bad.jsonl", b'{"n":1}\nbad\n') + signed
+    table = web.put("/a.csv", b"n,m\n1,2\n3,4\n") + signed
+    source = penstock.open(url)
+    loader = penstock.DataLoader(source, {"n": "int64"}, batch_size=2)
+    assert next(iter(loader))["n"].tolist() == [1, 2]
+    shown = {
+        "source": (repr(source), source._repr_html_()),
+        "view": repr(source.where("n > 1") + source),
+        "columns": repr(source.materialize(["n"])),
+        "loader": (repr(loader), loader.explain(), loader.explain(step=0)),
+        "state": (loader.state_dict(), loader.stats()),
+        "file": (JsonlFile(url), JsonlFile(url).iter_records_sync()),
+    }
+    list(JsonlFile(bad).iter_records_sync(on_error="skip"))
+    for verb in ("info", "show", "check", "profile"):
+        for path in (url, bad, table):
+            shown[f"{verb} of {path}"] = invoke(verb, path).output
+            shown[f"{verb} of {path} as JSON"] = invoke(verb, path, "--json").output
+    shown["plan"] = invoke("plan", url, "--batch-size", 2, "--step", "0", "--show").output
+    check_hidden(((where, str(text)) for where, text in shown.items()), HIDDEN)
+    ours = (record for record in log.records if record.name.startswith("penstock"))
+    check_hidden(((each.name, each.getMessage()) for each in ours), HIDDEN)
+    assert "bad.jsonl?X-Amz-Credential=***&X-Amz-Signature=*** line 2" in log.text

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,8 +19,20 @@ from penstock.errors import (
     StorageError,
     StoragePermissionError,
 )
-from penstock.storage import Meter, StorageOptions, is_pattern, is_remote, locate, match, metered
+from penstock.storage import (
+    Meter,
+    StorageOptions,
+    _http_client,
+    is_pattern,
+    is_remote,
+    locate,
+    match,
+    metered,
+)
 from penstock.storage._fork import guarded_client
+from tests.faults.child import run
+from tests.servers.http_lies import DRIPS, LIES, lying_server
+from tests.storage import http_programs
 from tests.storage.store_contract import FilledPlace, Place, ReadContract, ReadOnlyContract
 
 if TYPE_CHECKING:
@@ -211,3 +225,60 @@ def test_a_url_has_one_normal_form(path: str, query: str) -> None:
     assert name.isascii()
     assert "/" not in name.partition("?")[2]
     assert not {*name} & {*' \t\n\\"<>`'}
+
+
+def test_no_body_is_read_beyond_what_headers_and_request_allow() -> None:
+    with lying_server() as server:
+        outcomes = run(http_programs.read_lies, server.url, [*LIES])
+    said = {name: outcome.partition(": ")[2] for name, outcome in outcomes.items()}
+    for name in LIES:
+        assert said[name].startswith(f"cannot read {server.url}/{name} (bytes 0 to 10): "), said
+        # What the sockets of both sides hold is sent without being read.
+        assert server.sent[name] < 32 << 20, name
+    for name in ("long-error", "endless-error", "endless-redirect"):
+        assert "access denied (the server said: 403)" in said[name]
+    assert "the server has no such file" in said["chunked-error"]
+    for name in ("longer-range", "endless-range", "chunked-range"):
+        assert "the server sends more than was asked for" in said[name]
+    for name in ("whole-file", "other-range"):
+        assert "ignores ranges" in said[name]
+
+
+def test_an_answer_that_drips_ends_with_the_time_of_a_request() -> None:
+    options = StorageOptions({"timeout": "0.5", "retry_timeout": "0.1"})
+    with lying_server() as server:
+        for name in DRIPS:
+            store, inside = locate(f"{server.url}/{name}", options)
+            with pytest.raises(StorageError, match=r"did not answer in time|access denied"):
+                store.open(inside).read_at(0, 10)
+
+
+def test_a_connection_that_the_server_closed_meanwhile_is_replaced(web: HttpFiles) -> None:
+    file = opened(web.put("/a", b"content"))
+    for connections in _http_client._kept.values():  # noqa: SLF001
+        for connection in connections:
+            connection.sock.shutdown(socket.SHUT_RD)
+    assert file.read_at(0, 7) == b"content"
+
+
+def test_a_proxy_is_asked_for_whole_urls(web: HttpFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    web.files["http://elsewhere.example/a"] = b"content"
+    web.times["http://elsewhere.example/a"] = 1.0
+    proxy = web.url.replace("//", "//me:hush@")
+    assert opened("http://elsewhere.example/a?x=1", proxy_url=proxy).read_at(0, 7) == b"content"
+    monkeypatch.setenv("http_proxy", web.url)
+    assert opened("http://elsewhere.example/a").size == 7
+    assert {one.target for one in web.asked} == {
+        "http://elsewhere.example/a?x=1",
+        "http://elsewhere.example/a",
+    }
+
+
+def test_a_forked_child_has_connections_of_its_own(web: HttpFiles) -> None:
+    file = opened(web.put("/a", b"content"))
+    assert file.read_at(0, 7) == b"content"
+    child = os.fork()
+    if not child:
+        os._exit(file.read_at(3, 4) != b"tent")
+    assert os.waitpid(child, 0)[1] == 0
+    assert file.read_at(0, 3) == b"con"

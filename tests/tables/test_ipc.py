@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 
 import penstock
-from penstock.errors import CorruptFileError, SchemaMismatchError
+from penstock.errors import CorruptFileError, SchemaMismatchError, UnsupportedFileError
 from penstock.storage import LocalStore
 from penstock.tables import _ipc, head_of
 
@@ -235,3 +237,53 @@ def test_tables_of_flatbuffers_point_nowhere_else() -> None:
         _ipc.FlatTable(b"\xff\xff\xff\xff")
     with pytest.raises(ValueError, match="point to byte"):
         _ipc.FlatTable(b"\x04\0\0\0\xff\xff\0\0").place(1)
+
+
+def test_categories_of_polars_are_read_as_texts(tmp_path: Path) -> None:
+    kinds = {"c": pl.Categorical, "e": pl.Enum(["x", "y"]), "l": pl.List(pl.Categorical)}
+    frame = pl.DataFrame(
+        {"c": ["a", "b", None], "e": ["y", "x", "y"], "l": [["a"], [], None]}, schema=kinds
+    )
+    frame.write_ipc(tmp_path / "a.arrow")
+    rows = penstock.open(tmp_path / "a.arrow")
+    assert rows[[2, 0, 1]] == frame[[2, 0, 1]].to_dicts()
+    fields = {"c": "category", "l": "list<string>"}
+    (batch,) = penstock.DataLoader(rows, fields, batch_size=3)
+    assert batch["l"] == [["a"], [], []]
+
+
+@pytest.mark.parametrize(
+    ("type_", "data", "said"),
+    [
+        (pa.date64(), struct.pack("<2q", 0, 1), "does not represent a whole number of days"),
+        (pa.decimal128(3, 2), struct.pack("<4q", 1, 0, 99_999, 0), "does not fit in precision"),
+        (pa.time32("s"), struct.pack("<2i", 0, 86_400), "is not within the acceptable range"),
+    ],
+    ids=str,
+)
+def test_a_value_outside_of_its_type_is_named_by_field_and_type(
+    tmp_path: Path, type_: pa.DataType, data: bytes, said: str
+) -> None:
+    odd = pa.Array.from_buffers(type_, 2, [None, pa.py_buffer(data)])
+    rows = penstock.open(write(tmp_path / "a.arrow", pa.table({"n": [1, 2], "x": odd})))
+    assert rows.read([1], ["n"])["n"].to_pylist() == [2]
+    named = rf"field 'x' is {re.escape(str(type_))}, and it holds a value outside of that: .*{said}"
+    with pytest.raises(UnsupportedFileError, match=named):
+        rows[0]
+
+
+@forms
+@pytest.mark.parametrize(("unit", "name"), [(0, "month_interval"), (1, "day_time_interval")])
+def test_a_type_that_pyarrow_does_not_know_is_named_with_its_field(
+    tmp_path: Path, form: str, unit: int, name: str
+) -> None:
+    schema = pa.schema({"n": pa.int64(), "x": pa.month_day_nano_interval()})
+    with NEW[form](str(tmp_path / "a.arrow"), schema):
+        pass
+    # The table of FlatBuffers that has the unit: its fields, where they are, room, 2.
+    before = struct.pack("<3HiH", 6, 8, 6, 6, 0)
+    data = (tmp_path / "a.arrow").read_bytes()
+    assert before + bytes([2]) in data
+    (tmp_path / "a.arrow").write_bytes(data.replace(before + bytes([2]), before + bytes([unit])))
+    with pytest.raises(SchemaMismatchError, match=rf"field 'x' is {name}, which is not read here"):
+        penstock.open(tmp_path / "a.arrow")

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import orc
 
 import penstock
-from penstock.errors import CorruptFileError, PenstockError
+from penstock.errors import CorruptFileError, PenstockError, UnsupportedFileError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,3 +88,31 @@ def test_moments_that_arrow_has_no_nanoseconds_for_are_an_error(tmp_path: Path) 
     orc.write_table(table, tmp_path / "a.orc")
     with pytest.raises(PenstockError, match="out of range"):
         _ = penstock.open(tmp_path / "a.orc")[0]
+
+
+def test_a_time_beyond_nanoseconds_is_named_by_field_and_type(tmp_path: Path) -> None:
+    never = pa.array([datetime(9999, 12, 31)], pa.timestamp("s"))  # noqa: DTZ001 (as ORC has it)
+    orc.write_table(pa.table({"n": [1], "x": never}), tmp_path / "a.orc")
+    rows = penstock.open(tmp_path / "a.orc")
+    assert rows.read([0], ["n"])["n"].to_pylist() == [1]
+    named = r"field 'x' is timestamp\[ns\], and it holds a value outside of that: .*253402214400s"
+    with pytest.raises(UnsupportedFileError, match=named):
+        rows[0]
+
+
+def test_a_time_zone_that_this_machine_lacks_is_named(tmp_path: Path) -> None:
+    table = pa.table({"n": [1], "x": pa.array([0], pa.timestamp("s"))})
+    path = tmp_path / "a.orc"
+    orc.write_table(table, path, compression="uncompressed")
+    path.write_bytes(path.read_bytes().replace(b"GMT", b"XYZ"))
+    with pytest.raises(UnsupportedFileError, match=r"field 'x' is timestamp.*XYZ does not exist"):
+        penstock.open(path)[0]
+
+
+def test_records_that_are_no_structs_are_not_called_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "a.orc"
+    orc.write_table(pa.table({"x": [1, 2]}), path, compression="uncompressed")
+    struct_of_x, list_of_x = b"\x08\x0c\x12\x01\x01", b"\x08\x0a\x12\x01\x01"
+    path.write_bytes(path.read_bytes().replace(struct_of_x, list_of_x))
+    with pytest.raises(UnsupportedFileError, match="Only ORC files with a top-level struct"):
+        penstock.open(path)

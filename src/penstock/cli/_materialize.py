@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from penstock._redact import without_secrets
 from penstock.cli._by_number import open_indexed, records_or_folders
 from penstock.cli._paths import as_typed, look_at, refuse_tokens
 from penstock.cli._terminal import Progress, Report, echo
@@ -157,8 +158,8 @@ def _build(task: _ColumnsTask, source: Source, schema: pa.Schema, *, tells: bool
     if cost.records and tells:
         took = "less than a second" if cost.seconds < 1 else f"about {age_text(cost.seconds)}"
         echo(
-            f"{task.path}: {counted(cost.records, 'record')} to decode: {took}, about "
-            f"{bytes_text(cost.bytes)}; {bytes_text(free)} free in {task.shown(cost.folder)}"
+            f"{without_secrets(task.path)}: {counted(cost.records, 'record')} to decode: {took}, "
+            f"about {bytes_text(cost.bytes)}; {bytes_text(free)} free in {task.shown(cost.folder)}"
         )
     began, start = time.time(), time.monotonic()
     with Progress(cost.records, unit="records") as progress:

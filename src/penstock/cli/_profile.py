@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from penstock._redact import without_secrets
 from penstock.cli._paths import Indexed, index_or_problem, look_at, refuse_tokens
 from penstock.cli._terminal import Progress, echo, table
 from penstock.cli._typed_fields import parse_fields, schema_types
@@ -208,9 +209,9 @@ def profile(
         # As in the file, but in plain ASCII, which every locale can print.
         click.echo(json.dumps(document, indent=1))
     elif form == "fields":
-        echo(_fields(path, document, found))
+        echo(_fields(without_secrets(path), document, found))
     else:
-        echo(_shown(path, document, found))
+        echo(_shown(without_secrets(path), document, found))
     return FINE
 
 

@@ -13,6 +13,7 @@ from contextlib import nullcontext
 
 import click
 
+from penstock._redact import mask_all, without_secrets
 from penstock.cli._units import bytes_text
 from penstock.storage import rank
 from penstock.work import Bar
@@ -146,9 +147,9 @@ class Report:
     def print(self, *, as_json: bool) -> None:
         """Print the report in the form that was asked for, and complaints on stderr."""
         if as_json:
-            echo_json(self.document)
+            echo_json(mask_all(self.document))
         elif self._parts:
-            echo(self.text())
+            echo(without_secrets(self.text()))
         for line in self._complaints:
             echo(f"penstock: {line}", err=True)
 

@@ -291,6 +291,13 @@ _format_options = (
         "token_dtype",
     ),
     _format_option(
+        "--no-page-checksums",
+        "Parquet: do not compare the checksums of pages, for files whose writer made wrong ones.",
+        "page_checksums",
+        flag_value=False,
+        default=None,
+    ),
+    _format_option(
         "--format NAME",
         "Format of all files (jsonl, csv, parquet …), where their names do not say it.",
         "format",

@@ -21,7 +21,7 @@ from penstock.datasets._projection import (
 from penstock.datasets._table_source import TableSource
 from penstock.datasets.fields._paths import type_at
 from penstock.datasets.views._views import origins_of
-from penstock.decode import WholeSchema, plain_columns, unify
+from penstock.decode import WholeSchema, empty_batch, plain_columns, unify
 from penstock.errors import OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def arrow_of(source: Source, ids: Any, fields: Fields | None) -> pa.Table | pa.R
     table = whole_records(source, numbers)
     refuse_numbers(table.schema, source)
     batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+    return batches[0] if batches else empty_batch(table.schema, 0)
 
 
 _plain: dict[int, pa.Schema] = {}
@@ -79,8 +79,9 @@ def table_of(source: Source, fields: Fields | None) -> pa.Table:
     if fields is None:
         if source.schema_is_complete:
             refuse_numbers(source.schema, source)  # Before all records are read.
-        known = source.schema.empty_table()
-        return unify(_inferred(source), keeps_numbers=True) if len(source) else known
+        if not len(source):
+            return pa.Table.from_batches([empty_batch(source.schema, 0)])
+        return unify(_inferred(source), keeps_numbers=True)
     schema = typed_fields(source, fields, lambda: schema_of_all(source))
     refuse_numbers(schema, source)
     try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock._redact import without_secrets
 from penstock._words import counted
 from penstock.datasets.fields._tensor_types import type_text
 from penstock.datasets.tokens._source import TOKENS, is_tokens
@@ -66,7 +67,7 @@ def _facts(source: Source) -> dict[str, str]:
         except Exception:  # noqa: BLE001, S112 (a display never fails: unknown facts are left out)
             continue
         if fact:
-            found[name] = fact
+            found[name] = without_secrets(fact) if name == "place" else fact
     return found
 
 

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.datasets._source import Source
-from penstock.datasets.fields._paths import doubled, is_listlike, like
-from penstock.decode import as_records, empty_batch, fit_batch
+from penstock.datasets.fields._paths import doubled
+from penstock.decode import as_records, empty_batch, fit_batch, plain_form, to_plain_form
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ class TableSource(Source):
 
 def plain_table(what: Any) -> pa.Table:
     """Return the table that something is or hands over, in types that rows can be taken out of."""
-    return _without_views(_as_table(what))
+    return _without_rare_forms(_as_table(what)).unify_dictionaries()
 
 
 def _as_table(what: Any) -> pa.Table:
@@ -133,55 +132,22 @@ def _as_table(what: Any) -> pa.Table:
         )
     if b"pandas" in (table.schema.metadata or {}):
         table = table.drop_columns([name for name in names if _UNNAMED_INDEX.fullmatch(name)])
-    return table.replace_schema_metadata(None).unify_dictionaries()
+    return table.replace_schema_metadata(None)
 
 
-def _without_views(table: pa.Table) -> pa.Table:
-    """Return a table of plain types: Arrow cannot take rows out of string views, as polars gives.
+def _without_rare_forms(table: pa.Table) -> pa.Table:
+    """Return a table of plain forms: Arrow cannot take rows out of string views, as polars gives.
 
     The fields lose their metadata, too: what is left of a column is its name, type and values.
     """
     schema = pa.schema(
-        [pa.field(field.name, _plain(field.type), field.nullable) for field in table.schema]
+        [pa.field(field.name, plain_form(field.type), field.nullable) for field in table.schema]
     )
-    # One by one, and only those that change: of a slice of lists of nothing but nulls, Arrow's
-    # cast loses values even where the type stays as it is.
     columns = [
-        column
-        if column.type == field.type
-        else pa.chunked_array([_recast(one, field.type) for one in column.chunks], field.type)
+        pa.chunked_array([to_plain_form(chunk) for chunk in column.chunks], field.type)
         for column, field in zip(table.columns, schema, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _recast(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    if pa.types.is_struct(type_):
-        parts = [_recast(array.field(place), one.type) for place, one in enumerate(type_)]
-        return pa.StructArray.from_arrays(parts, fields=[*type_], mask=array.is_null())
-    if not pa.types.is_list(type_) and not pa.types.is_large_list(type_):
-        return array.cast(type_)
-    # Arrow's own cast of list views leaves out their last offset (pyarrow 26).
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy()
-    offsets = np.append(0, np.cumsum(lengths))
-    items = _recast(array.flatten(), type_.value_type)
-    lists = pa.LargeListArray if pa.types.is_large_list(type_) else pa.ListArray
-    return lists.from_arrays(offsets, items, type_, mask=array.is_null())
-
-
-def _plain(type_: pa.DataType) -> pa.DataType:
-    is_ = pa.types
-    if is_.is_string_view(type_):
-        return pa.large_string()
-    if is_.is_binary_view(type_):
-        return pa.large_binary()
-    if is_.is_dictionary(type_):
-        return pa.dictionary(type_.index_type, _plain(type_.value_type), type_.ordered)
-    if is_.is_struct(type_):
-        return pa.struct([field.with_type(_plain(field.type)) for field in type_])
-    if is_listlike(type_) or is_.is_list_view(type_) or is_.is_large_list_view(type_):
-        return like(type_, type_.value_field.with_type(_plain(type_.value_type)))
-    return type_
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:

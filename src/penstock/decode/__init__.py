@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         numbers_in,
     )
     from penstock.decode._pandas import keep_pandas_out
+    from penstock.decode._plain_forms import plain_form, to_plain_form
     from penstock.decode._records import (
         HOLDS_ALL,
         JSON_NAMES,
@@ -58,6 +59,7 @@ __all__, __getattr__, __dir__ = facade(
             "numbers_in"
         ),
         "_pandas": "keep_pandas_out",
+        "_plain_forms": "plain_form to_plain_form",
         "_records": "HOLDS_ALL JSON_NAMES OnBad decode_as_json decode_fast decode_line",
         "_text": "blank_lines is_utf8",
         "_typed": "TypedDecoder",

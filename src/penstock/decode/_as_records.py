@@ -42,9 +42,10 @@ def as_values(column: pa.Array, name: str, numbers: NDArray[np.int64]) -> list[A
         )
         if isinstance(why, UnicodeError):
             raise bad_text(name, record) from None
+        said = "this machine does not know the time zone" if "zoneinfo" in str(why) else str(why)
         raise SchemaMismatchError(
             f"record {record:,}: field {name!r} holds a value of type {column.type} that Python "
-            f"cannot express: {why}. Leave the field out, or read it as Arrow with another type: "
+            f"cannot express: {said}. Leave the field out, or read it as Arrow with another type: "
             f"read(ids, {{{name!r}: …}}).",
             field=name,
             record=record,

@@ -40,6 +40,7 @@ from penstock.decode._numbers import (
     number_parts,
     numbers_array,
 )
+from penstock.decode._plain_forms import to_plain_form
 from penstock.decode._records import HOLDS_ALL
 from penstock.decode._value_types import TEXT, ValueType
 from penstock.errors import SchemaMismatchError
@@ -76,6 +77,7 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, cast: Cast) -> pa.Recor
     arrays = []
     for field in schema:
         array = batch.column(field.name) if field.name in names else pa.nulls(batch.num_rows)
+        array = to_plain_form(array)
         if not field.nullable and array.null_count:
             raise _null(field, field.name, null_rows(array))
         arrays.append(fit_array(array, field.type, field.name, cast))

@@ -175,6 +175,7 @@ FORMATS: list[Format] = [
         first_bytes=(b"PAR1",),
         head="penstock.tables.parquet._footers:read_footer",
         check=_UNITS,
+        options=("page_checksums",),
     ),
     Format(
         "arrow",

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
+from penstock._redact import without_secrets
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.jsonl._async_writers import JsonlWriter
 from penstock.jsonl._names import base_name, compression_of
@@ -98,7 +99,7 @@ class JsonlPath(ABC):
 
     def __repr__(self) -> str:
         options = f", {self.storage_options!r}" if self.storage_options else ""
-        return f"{type(self).__name__}({self.path!r}{options})"
+        return without_secrets(f"{type(self).__name__}({self.path!r}{options})")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, JsonlPath) and self._value() == other._value()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
@@ -79,7 +79,7 @@ class EngineOptions:
     """"jmespath" drops nulls as json2vec does, so that values of an object may move apart."""
     mask_padding: bool = True
     """Whether `p_mask` hides padded slots, too."""
-    storage_options: Mapping[str, Any] | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
     """As for `penstock.open`."""
     format_options: Mapping[str, Any] | None = None
     """As for `penstock.open`."""
@@ -101,7 +101,8 @@ class EngineOptions:
             _flag(f"EngineOptions: {name}", getattr(self, name))
         for name in ("storage_options", "format_options"):
             if not isinstance(getattr(self, name), Mapping | None):
-                raise TypeError(f"EngineOptions: {name}={getattr(self, name)!r}: expected a dict.")
+                kind = type(getattr(self, name)).__name__
+                raise TypeError(f"EngineOptions: {name} is a {kind}: expected a dict.")
         for name, choices in (
             ("assignment", ("balanced", "hash")),
             ("equalize", ("wrap", "drop", "none")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock._redact import without_secrets
 from penstock._words import counted
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 class Decisions(dict[str, str]):
     """Decisions by name; prints as a list."""
+
+    def __init__(self, **decisions: str) -> None:
+        super().__init__((name, without_secrets(text)) for name, text in decisions.items())
 
     def __repr__(self) -> str:
         width = max(map(len, self), default=0)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from penstock._redact import without_secrets
 from penstock._words import counted
 from penstock.batch import BatchPosition
 from penstock.errors import RecordIndexError
@@ -329,7 +330,7 @@ class StepRecords:
             lines.append(f"  record {self.ids[row]:,}{place}{mark}")
         if len(self.ids) > _SHOWN:
             lines.append(f"  … {len(self.ids) - _SHOWN:,} more")
-        return "\n".join(lines)
+        return without_secrets("\n".join(lines))
 
 
 def step_records(task: Task, rank: int, source: Source) -> StepRecords:

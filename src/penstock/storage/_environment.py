@@ -100,6 +100,13 @@ def endpoint_is_plain_http() -> bool:
     return any(os.environ.get(name, "").startswith("http://") for name in _S3_ENDPOINTS)
 
 
+def proxy_of(scheme: str, host: str) -> str:
+    """Return the proxy that the standard variables name for a host; "" where there is none."""
+    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 (only for HTTP)
+
+    return "" if proxy_bypass(host) else getproxies().get(scheme, "")
+
+
 def store_in_environment() -> str:
     """Return what the standard variables say of which store is meant; for hashing, not showing."""
     others = ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ENDPOINT", "GOOGLE_BASE_URL")

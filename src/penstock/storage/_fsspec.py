@@ -14,6 +14,7 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from penstock._lazy import require
+from penstock._redact import MASK
 from penstock.errors import (
     MissingExtraError,
     ObjectChangedError,
@@ -52,6 +53,7 @@ _AROUND_OTHERS = CACHES | {"dir", "generic", "async_wrapper", "asyncwrapper"}
 _FILE = "fo"
 """The file around those that are read; "" by default, which leads to the working directory."""
 _REST = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+_USER = re.compile("://([^/@]+)@")
 _TOP = re.compile(r"(/?)\.(?:/|$)")
 _KINDS: tuple[tuple[type[Exception], type[StorageError], int], ...] = (
     (FileNotFoundError, ObjectNotFoundError, errno.ENOENT),
@@ -203,6 +205,8 @@ class FsspecStore(ReadOnly):
             )
         except Exception as failure:  # noqa: BLE001 (implementations have classes of their own)
             text = self.options.redact(str(failure)).partition("\n")[0]
+            if user := _USER.search(what):
+                text = text.replace(user[1], MASK)
             kind, number = next((k, n) for of, k, n in _KINDS if isinstance(failure, of))
             why = f"{type(failure).__name__}: {text.rstrip('.')}"
             path = what.partition(" (bytes ")[0]

@@ -1,16 +1,21 @@
-"""Files of HTTP servers, read by ranges, through obstore."""
+"""Files of HTTP servers, read by ranges."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 from urllib.parse import quote, unquote
 
+from obstore.exceptions import NotSupportedError
+
 from penstock.errors import ObjectChangedError, ObjectNotFoundError, OptionError
+from penstock.storage._http_client import Answer, HttpError, ask
 from penstock.storage._object import ObjectStore, entry_of
-from penstock.storage._object_errors import is_about_head
 from penstock.storage._schemes import ReadOnly, refuse_password, without_query
 from penstock.storage._store import Entry, is_same_version
 
@@ -20,6 +25,9 @@ if TYPE_CHECKING:
     from penstock.storage._options import StorageOptions
 
 _HOST = re.compile(r"[^\s/\\@]+")
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
+_PARTIAL = 206
+_NO_HEAD = ("status code: 403", "status code: 405")
 _PLAIN = "/:@!$&'()+,;="
 """What stays as it is in the path of a URL, beside letters and digits."""
 
@@ -60,22 +68,41 @@ class HttpStore(ReadOnly, ObjectStore):
     def entry(self, name: str) -> Entry:
         if without_query(name).endswith("/"):
             self.list(name)
-        return replace(entry_of(self.request("read", name, lambda: self._head(name))), name=name)
+        return self.request("read", name, lambda: self.retry("HEAD", lambda: self._look(name)))
 
-    def _head(self, name: str) -> ObjectMeta:
-        client, place = self._client(name, repeats=True)
+    def _look(self, name: str) -> Entry:
         try:
-            meta: ObjectMeta = client.head(place)
-        except Exception as failure:
-            if not is_about_head(failure):
+            answer = self._ask("HEAD", name, {})
+        except HttpError as why:
+            if str(why) not in _NO_HEAD:
                 raise
-            # A signed URL is for GET only.
-            meta = client.get(place, options={"range": (0, 1)}).meta
-        return meta
+        else:
+            answer.drop()
+            length = answer.headers["Content-Length"] or ""
+            if length.isdecimal():
+                return entry_of(_meta(name, int(length), answer))
+        # A signed URL is for GET only.
+        part = self.get(name, {"range": (0, 1)})
+        deque(part.stream(1), 0)
+        return entry_of(part.meta)
 
-    def get(self, name: str, options: Mapping[str, Any]) -> Any:  # noqa: ANN401 (of the client)
-        client, place = self._client(name, repeats=False)
-        return client.get(place, options=options)
+    def get(self, name: str, options: Mapping[str, Any]) -> _Part:
+        start, stop = options["range"]
+        headers = {"Range": f"bytes={start}-{stop - 1}"}
+        if "if_match" in options:
+            headers["If-Match"] = options["if_match"]
+        answer = self._ask("GET", name, headers)
+        place = _CONTENT_RANGE.fullmatch(answer.headers["Content-Range"] or "")
+        if answer.status != _PARTIAL or place is None or int(place[1]) != start:
+            answer.drop()
+            raise NotSupportedError("Range request not supported")
+        return _Part(_meta(name, int(place[2]), answer), answer, stop - start)
+
+    def _ask(self, method: str, name: str, headers: Mapping[str, str]) -> Answer:
+        if unknown := min(self.options.store_config(), default=""):
+            scheme = self.url.partition("://")[0]
+            raise OptionError(f"storage option {unknown}: {scheme}:// has no such option.")
+        return ask(method, name, headers, self.options)
 
     def refuse_other(self, entry: Entry, meta: ObjectMeta) -> None:
         """Raise if an answer is of another version: not every server knows `If-Match`."""
@@ -83,14 +110,22 @@ class HttpStore(ReadOnly, ObjectStore):
             text = f"{entry.name} was replaced while it was being read; open it again."
             raise ObjectChangedError(text, path=entry.name)
 
-    def _client(self, name: str, *, repeats: bool) -> tuple[Any, str]:
-        """Return a client, and what it is asked for.
 
-        A client has connections of its own, so that one serves all URLs of a server with the same
-        query. It writes out paths by itself; a URL with another spelling has its own client.
-        """
-        bare, mark, query = name.removeprefix(self.url).partition("?")
-        path = unquote(bare[1:])
-        if "" in path.split("/") or quote(path, safe=_PLAIN) != bare[1:]:
-            return self.client(name, repeats=repeats), ""
-        return self.client(f"{self.url}/{mark}{query}", repeats=repeats), path
+class _Part(NamedTuple):
+    """A range of a file on its way, as the client of object stores gives one."""
+
+    meta: ObjectMeta
+    answer: Answer
+    length: int
+
+    def stream(self, min_chunk_size: int) -> Iterator[bytes]:
+        del min_chunk_size
+        return self.answer.read(self.length)
+
+
+def _meta(name: str, size: int, answer: Answer) -> ObjectMeta:
+    modified = datetime.fromtimestamp(0, UTC)
+    with suppress(TypeError, ValueError):  # There is none, or it is no time.
+        modified = parsedate_to_datetime(answer.headers["Last-Modified"])
+    tag = answer.headers["ETag"]
+    return {"path": name, "size": size, "last_modified": modified, "e_tag": tag, "version": None}

@@ -1,4 +1,4 @@
-"""Objects in S3, Google Cloud Storage and Azure, through obstore; beside it only HTTP uses that."""
+"""Objects in S3, Google Cloud Storage and Azure, through obstore."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from obstore.exceptions import AlreadyExistsError
-from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
+from obstore.exceptions import AlreadyExistsError, NotSupportedError
+from obstore.store import AzureStore, GCSStore, S3Store
 
 from penstock.errors import ObjectNotFoundError, OptionError, PenstockError, StorageError
 from penstock.storage._coalesce import read_coalesced
@@ -125,8 +125,8 @@ class ObjectStore:
         # Raised here, without a context: the client's own text may repeat secrets.
         raise error
 
-    def client(self, url: str | None = None, *, repeats: bool = True, upload_bytes: int = 0) -> Any:  # noqa: ANN401
-        """Return this process's client for a kind of request, of the store's URL or of another one.
+    def client(self, *, repeats: bool = True, upload_bytes: int = 0) -> Any:  # noqa: ANN401
+        """Return this process's client for a kind of request.
 
         With `repeats` it sends a failed request again by itself, and continues a broken body
         where it stopped; `upload_bytes` gives an upload the time it needs at 1 MB/s.
@@ -134,7 +134,7 @@ class ObjectStore:
         seconds = self.options.timeout
         while seconds < upload_bytes / _SLOWEST_UPLOAD:
             seconds *= 2
-        key = (url or self.url, self.options, repeats, seconds)
+        key = (self.url, self.options, repeats, seconds)
         return guarded_client(key, lambda: _new_client(*key))
 
     def refuse_other(self, entry: Entry, meta: ObjectMeta) -> None:
@@ -218,7 +218,10 @@ class _Body:
             self._entry = replace(self._entry, version=version or answer.meta["e_tag"])
             for part in answer.stream(min_chunk_size=_CHUNK_BYTES):
                 self._parts.append(part)
+                received += len(part)
                 count(bytes=len(part))
+                if self._start + received > self._stop:
+                    raise NotSupportedError("the server sends more than was asked for")  # noqa: TRY301 (as the client's own)
         except Exception as failure:
             if is_throttled(failure):
                 count(throttled=1)
@@ -298,7 +301,7 @@ class ObjectDraft(OwnedFile):
         return owner
 
 
-def _new_client(url: str, options: StorageOptions, repeats: bool, seconds: float) -> Any:  # noqa: ANN401, FBT001 (one of four classes; a key)
+def _new_client(url: str, options: StorageOptions, repeats: bool, seconds: float) -> Any:  # noqa: ANN401, FBT001 (one of three classes; a key)
     scheme, _, bucket = url.partition("://")
     config = options.store_config()
     client_options = options.client_options() | {"timeout": timedelta(seconds=seconds)}
@@ -306,18 +309,12 @@ def _new_client(url: str, options: StorageOptions, repeats: bool, seconds: float
     if any(e.startswith("http://") for e in endpoints) or endpoint_is_plain_http():
         client_options.setdefault("allow_http", True)
     kinds: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
-    kind, place, given = kinds.get(scheme, HTTPStore), bucket, {"config": config}
-    unknown = min(config, default="")
+    kind, given = kinds[scheme], {"config": config}
     del config  # Secrets, which a traceback with locals would show, stay in `given` alone.
-    if kind is HTTPStore:
-        place, given = url, {}
-        if unknown:
-            raise OptionError(f"storage option {unknown}: {scheme}:// has no such option.")
-        client_options["allow_http"] = scheme == "http"
     problem = ""
     try:
         return kind(
-            place,
+            bucket,
             **given,
             client_options=client_options,
             retry_config={

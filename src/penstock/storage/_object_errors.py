@@ -40,7 +40,6 @@ _CODE = re.compile(r"<Code>(\w+)</Code>")
 _KIND = re.compile(r"kind: (Timeout|Connect|Interrupted|Request|Decode)\b")
 _PASSING_CLIENT_ERRORS = {"408", "429"}
 _THROTTLING = {"429", "503"}
-_NO_HEAD = {"403", "405"}
 _NETWORK = {
     "Timeout": "the server did not answer in time",
     "Connect": "no connection to the server; check the endpoint and that it is up",
@@ -79,12 +78,6 @@ def is_throttled(failure: Exception) -> bool:
     """Whether the server answered that it is asked too much."""
     status = _STATUS.search(str(failure)) if isinstance(failure, GenericError) else None
     return status is not None and status[1] in _THROTTLING
-
-
-def is_about_head(failure: Exception) -> bool:
-    """Whether a HEAD failed in a way in which a GET may not."""
-    status = _STATUS.search(str(failure))
-    return status[1] in _NO_HEAD if status else "Content-Length" in str(failure)
 
 
 def object_error(

@@ -8,11 +8,14 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
+from penstock._redact import MASK, secrets_in, without_secrets
 from penstock.errors import OptionError
 from penstock.storage._environment import secrets_in_environment
 
-_SECRET = re.compile(r"secret|key|token|password|sas|credential|signature", re.IGNORECASE)
-_USERINFO = re.compile(r"(?<=//)[^/@\s]+(?=@)")
+_SECRET = re.compile(
+    "secret|key|token|passw|passphrase|sas|credential|signature|auth|header|cookie|bearer",
+    re.IGNORECASE,
+)
 _SECONDS = ("retry_timeout", "timeout", "connect_timeout", "read_timeout", "pool_idle_timeout")
 _CLIENT = {
     "allow_http",
@@ -30,7 +33,9 @@ _CLIENT = {
 _OURS = {"retry_timeout", "cache_dir", "cache_limit"}
 """Options that do not go to the store itself."""
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
-_MASK = "***"
+_SHOWN = _CLIENT - {"proxy_url"} | _OURS | {"anon", "project", "protocol", "verify"}
+_SHOWN_ENDINGS = ("region", "endpoint", "endpoint_url", "style_request", "skip_signature")
+"""Options whose values show, URLs without their secrets; of all others only the names do."""
 
 
 def parsed_size(text: str) -> int | None:
@@ -47,7 +52,7 @@ def parsed_size(text: str) -> int | None:
 
 
 class StorageOptions(Mapping[str, str]):
-    """Options for a store as plain text; `repr`, `str` and errors mask what is secret.
+    """Options for a store as plain text; `repr` and `str` show only what is known to be no secret.
 
     `retry_timeout` (seconds, default 120) bounds how long a failing request is tried again,
     `timeout` (30) and `connect_timeout` (5) one attempt. `cache_dir` is where blocks of remote
@@ -86,16 +91,17 @@ class StorageOptions(Mapping[str, str]):
         return isinstance(other, StorageOptions) and self._items == other._items
 
     def __repr__(self) -> str:
-        shown = {k: _MASK if _is_secret(k, v) else _USERINFO.sub(_MASK, v) for k, v in self._items}
+        are_shown = {k: k in _SHOWN or k.endswith(_SHOWN_ENDINGS) for k, _ in self._items}
+        shown = {k: without_secrets(v) if are_shown[k] else MASK for k, v in self._items}
         return f"StorageOptions({shown})"
 
     def redact(self, text: str) -> str:
         """Return `text` with every secret value masked."""
-        hidden = {value for name, value in self._items if _is_secret(name, value)}
+        hidden = {text for name, value in self._given for text in _secrets_in(name, value)}
         # The longest first: one secret may be a part of another.
         for value in sorted({*hidden, *secrets_in_environment()}, key=len, reverse=True):
-            text = text.replace(value, _MASK)
-        return _USERINFO.sub(_MASK, text)
+            text = text.replace(value, MASK)
+        return without_secrets(text)
 
     def check(self) -> None:
         """Raise `OptionError` for a value that cannot work."""
@@ -126,6 +132,11 @@ class StorageOptions(Mapping[str, str]):
         return self._seconds("timeout", 30)
 
     @property
+    def connect_timeout(self) -> float:
+        """Seconds after which a connection is given up."""
+        return self._seconds("connect_timeout", 5)
+
+    @property
     def cache_limit(self) -> int | None:
         """Bytes of blocks that are kept on this machine; None where not given."""
         given = self.get("cache_limit")
@@ -145,7 +156,7 @@ class StorageOptions(Mapping[str, str]):
 
     def client_options(self) -> dict[str, Any]:
         chosen: dict[str, Any] = {k: v for k, v in self._items if k in _CLIENT}
-        chosen["connect_timeout"] = timedelta(seconds=self._seconds("connect_timeout", 5))
+        chosen["connect_timeout"] = timedelta(seconds=self.connect_timeout)
         for name in ("read_timeout", "pool_idle_timeout"):
             if name in chosen:
                 chosen[name] = timedelta(seconds=self._seconds(name, 0))
@@ -197,6 +208,21 @@ def _is_secret(name: str, value: str) -> bool:
     if value.startswith("{") and _SECRET.search(value):
         return True
     return bool(_SECRET.search(name)) and value.lower() not in ("", "true", "false")
+
+
+def _secrets_in(name: str, value: Any) -> Iterator[str]:  # noqa: ANN401 (of the caller)
+    """Yield the texts that are secret in an option, also inside of it."""
+    if isinstance(value, Mapping):
+        for inner, part in value.items():
+            yield from _secrets_in(name if _SECRET.search(name) else str(inner), part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _secrets_in(name, part)
+    elif _is_secret(name, text := _text(value)):
+        yield text
+        yield text.rpartition(" ")[2]  # "Bearer …"
+    else:
+        yield from secrets_in(text)
 
 
 def _text(value: object) -> str:

@@ -47,9 +47,11 @@ _MOST_ROWS = 1 << 40
 _NOT_SUPPORTED = re.compile(
     "not (yet )?implemented|not supported|unsupported|not built|unknown encoding|only supports|"
     "must be annotated|cannot be applied|can only annotate|bit width must|precision out of range|"
-    "range exactly representable",
+    "range exactly representable|storage type|contain any subtypes|time zone file",
     re.IGNORECASE,
 )
+_OUTSIDE = re.compile("range for nano|fit in precision|whole number of days|acceptable range")
+"""What Arrow says of values that their type does not have."""
 _LARGE = re.compile("offset overflow|chunked array outputs")
 """What Arrow says of texts of more than 2 GiB, flat and nested."""
 _NOT_UTF_8 = re.compile("utf-?8", re.IGNORECASE)
@@ -111,14 +113,19 @@ class TableHead(ABC):
                 path=file.path,
             ) from None
         except (pa.ArrowException, OSError, ValueError) as why:
-            raise self._unreadable(file, unit, str(why)) from None
+            if len(schema) > 1 and (_is_not_supported(why) or _OUTSIDE.search(str(why))):
+                for field in schema:  # The one to blame has an error of its own.
+                    self.read(file, unit, pa.schema([field]), at_once=at_once)
+            raise self._unreadable(file, unit, why, schema) from None
         if batch.num_rows != rows:
             held = f"it holds {counted(batch.num_rows, 'row')}, and the footer says {rows:,}"
-            raise self._unreadable(file, unit, held)
+            raise self._unreadable(file, unit, ValueError(held), schema)
         return batch
 
-    def _unreadable(self, file: OpenFile, unit: int, why: str) -> PenstockError:
-        said = why.partition("\n")[0].rstrip(".")
+    def _unreadable(
+        self, file: OpenFile, unit: int, why: Exception, schema: pa.Schema
+    ) -> PenstockError:
+        said = str(why).partition("\n")[0].rstrip(".")
         fact = f"{file.path}: {self.unit} {unit} cannot be read: "
         kind: type[PenstockError] = UnsupportedFileError
         leave_out = ", or leave the column out by columns="
@@ -130,8 +137,10 @@ class TableHead(ABC):
         elif _NOT_UTF_8.search(said):
             kind = CorruptFileError
             remedy = f"Write the file again with text in UTF-8, or as binary{leave_out}."
-        elif is_not_supported(said):
-            fact += f"{_NOT_READ}: "
+        elif _OUTSIDE.search(said) or _is_not_supported(why):
+            said = said.removeprefix("In column 0: Invalid: ")
+            what = "it holds a value outside of that" if _OUTSIDE.search(said) else _NOT_READ
+            fact += f"field {schema.names[0]!r} is {schema.types[0]}, and {what}: "
             remedy = f"{_WRITE_AGAIN}{leave_out}. {_OR_DAMAGED}"
         else:
             kind, remedy = CorruptFileError, "The file is damaged: copy or write it again."
@@ -153,6 +162,7 @@ def head_of(
     """Read the head of a file of the format `title`, and check it."""
     try:
         head = read(file, remember or (lambda find: find(file)))
+        refuse_types(file, head.schema)
         head = replace(head, schema=plain_schema(head.schema))
         names, rows = head.schema.names, head.unit_rows
         most = min(_MOST_ROWS, allowed_bytes(file) // _LEAST_WIDTH)
@@ -162,7 +172,7 @@ def head_of(
     except PenstockError:
         raise
     except (pa.ArrowException, ArithmeticError, LookupError, OSError, ValueError) as why:
-        if is_not_supported(str(why)):
+        if _is_not_supported(why):
             raise UnsupportedFileError(
                 f"{file.path}: {_NOT_READ}: {why}.",
                 remedy=f"{_WRITE_AGAIN}. {_OR_DAMAGED}",
@@ -184,7 +194,12 @@ def head_of(
             path=file.path,
             field=twice,
         )
-    for field in head.schema:
+    return head
+
+
+def refuse_types(file: OpenFile, schema: pa.Schema) -> None:
+    """Raise for a field of a type that is not read, before anything is made of such a type."""
+    for field in schema:
         if not is_read(field.type):
             raise SchemaMismatchError(
                 f"{file.path}: field {field.name!r} is {field.type}, which is not read here. Write "
@@ -192,7 +207,6 @@ def head_of(
                 path=file.path,
                 field=field.name,
             )
-    return head
 
 
 def allowed_bytes(file: OpenFile) -> int:
@@ -200,9 +214,9 @@ def allowed_bytes(file: OpenFile) -> int:
     return max(_LEAST_ALLOWED, file.size * _MOST_INFLATED)
 
 
-def is_not_supported(said: str) -> bool:
+def _is_not_supported(why: Exception) -> bool:
     """Whether Arrow says of contents that it does not read them, and not that they are damaged."""
-    return _NOT_SUPPORTED.search(said) is not None
+    return isinstance(why, NotImplementedError) or _NOT_SUPPORTED.search(str(why)) is not None
 
 
 def too_large(file: OpenFile, what: str, size: int, unit: str = "row group") -> CorruptFileError:

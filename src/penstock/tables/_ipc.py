@@ -24,6 +24,7 @@ from penstock.tables._head import (
     TableHead,
     allowed_bytes,
     read_ends,
+    refuse_types,
     too_large,
 )
 
@@ -118,10 +119,11 @@ def read_ipc(file: OpenFile, remember: Remember) -> IpcHead:
     end = ends.read_at(at, length + _END.size)
     # Arrow verifies the footer, and shows the schema alone.
     schema = pa.ipc.open_file(SeekableFile(HeldRanges(file, [], [(at, end)]))).schema
+    refuse_types(file, schema)
     footer = FlatTable(end)
     batches = _places(file, footer, _BATCHES)
     dictionaries = _places(file, footer, _DICTIONARIES)
-    find = partial(_facts, batches=batches, nodes=_nodes(schema))
+    find = partial(_facts, batches=batches, nodes=sum(map(_nodes, schema.types)))
     is_mapped = map_of(file) is not None
     facts = np.frombuffer(find(file) if is_mapped else remember(find), "<i8")
     also = [(start, head + body) for start, head, body in dictionaries if not is_mapped]
@@ -135,7 +137,8 @@ def _read_stream(file: OpenFile, remember: Remember, ends: bytes) -> IpcHead:
     message, body = _message(file, 0)
     _header(message, body, _IS_SCHEMA)
     schema = pa.ipc.read_schema(pa.py_buffer(message))
-    find = partial(_messages, nodes=_nodes(schema))
+    refuse_types(file, schema)
+    find = partial(_messages, nodes=sum(map(_nodes, schema.types)))
     found = find(file) if map_of(file) is not None else remember(find)
     messages = np.frombuffer(found, "<i8").reshape(-1, 6)
     if messages.min(initial=0) < 0 or messages[:, 1:4].sum(axis=1).max(initial=0) > file.size:
@@ -191,11 +194,11 @@ def _refuse_others(file: OpenFile, begin: bytes) -> None:
         raise DamagedHeadError(f"it begins with {begin[:6]!r} instead of {_MAGIC!r}")
 
 
-def _nodes(schema: pa.Schema) -> int:
-    """Return how many nodes a batch has: its columns, and what lies inside of them."""
-    empty = pa.RecordBatch.from_arrays([pa.nulls(0, one) for one in schema.types], schema=schema)
-    like = FlatTable(empty.serialize().to_pybytes()[_PREFIX:]).table(_HEADER)
-    return len(like.vector(_NODES, _PAIR))
+def _nodes(type_: pa.DataType) -> int:
+    """Return how many nodes a batch has for a column: itself, and what lies inside of it."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return _nodes(type_.storage_type)
+    return 1 + sum(_nodes(type_.field(part).type) for part in range(type_.num_fields))
 
 
 def _places(file: OpenFile, footer: FlatTable, field: int) -> Places:

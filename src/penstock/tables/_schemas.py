@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _MOST_DIGITS = 76
 _SHOWN = 5
+_WITHOUT_CLASS = (pa.lib.Type_INTERVAL_MONTHS, pa.lib.Type_INTERVAL_DAY_TIME)
+"""Types of which pyarrow makes no arrays."""
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
@@ -74,8 +76,8 @@ def leaves(type_: pa.DataType) -> Iterator[pa.DataType]:
 
 def is_read(type_: pa.DataType) -> bool:
     """Whether rows of a column can be taken apart and shown: not those of unions and runs."""
-    is_ = pa.types
-    if is_.is_union(type_) or is_.is_run_end_encoded(type_):
+    is_, type_ = pa.types, plain_type(type_)
+    if is_.is_union(type_) or is_.is_run_end_encoded(type_) or type_.id in _WITHOUT_CLASS:
         return False
     if is_.is_decimal(type_):
         return bool(abs(type_.scale) <= _MOST_DIGITS)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from penstock._redact import without_secrets
 from penstock.cli._paths import Indexed, as_typed, find, index_or_problem, leftovers_of, look_at
 from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import bytes_text, counted, parse_share
@@ -104,7 +105,8 @@ def check(
     """
     if most is None:
         most = _SHOWN if schema is None else sys.maxsize
-    findings = Findings(most, (lambda _: None) if call.as_json else lambda one: echo(str(one)))
+    show = (lambda _: None) if call.as_json else lambda one: echo(without_secrets(str(one)))
+    findings = Findings(most, show)
     task = CheckTask(call, findings, **given)
     try:
         found = look_at(call.path, call.options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -138,6 +138,8 @@ class UnitsPart(CheckPart):
 
     format_name: str
     options: StorageOptions
+    given: Mapping[str, Any]
+    """Options of the format."""
     unit: str
     """What the format calls its units."""
     units: tuple[int, ...]
@@ -150,7 +152,7 @@ class UnitsPart(CheckPart):
 
     def findings(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield units that cannot be read, and texts that are not UTF-8."""
-        head = read_head(self.format_name, self.part.found, self.options)
+        head = read_head(self.format_name, self.part.found, self.options, self.given)
         with self.part.found.open() as file:
             for unit in self.units:
                 try:
@@ -172,12 +174,12 @@ def unit_parts(asked: ToCheck) -> Iterator[UnitsPart | Finding | tuple[str, str]
     """Yield units to read, findings in heads, and files with their errors."""
     at_path = asked.at_path
     unified, common = UnifiedSchema(), CommonColumns()
-    kind, options = at_path.format.name, at_path.options
+    kind, options, given = at_path.format.name, at_path.options, at_path.given
     relative = [at_path.listing.relative(found) for found in at_path.listing.files]
     partitions, values = partitions_of(relative)
     for (name, whole, sample), stated in zip(asked.whole(), values, strict=True):
         try:
-            head = read_head(kind, whole.found, options)
+            head = read_head(kind, whole.found, options, given)
             unified.add(head.schema, name)
             own = [partitions.field(one) for one in stated if one not in head.schema.names]
             unified.add(pa.schema(own), name)
@@ -197,7 +199,7 @@ def unit_parts(asked: ToCheck) -> Iterator[UnitsPart | Finding | tuple[str, str]
         if sample is not None:
             units = Sample(*sample)(len(sizes))
         units = [one for one in units if head.unit_rows[one]]  # Others may have no columns.
-        same = (kind, options, head.unit)
+        same = (kind, options, given, head.unit)
         single = [UnitsPart(name, replace(whole, stop=sizes[one]), *same, (one,)) for one in units]
         for some in grouped(single, asked.part_bytes):
             part = replace(whole, stop=sum(one.size for one in some))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock._redact import without_secrets
 from penstock.cli._by_number import ByNumber, place_text, records_of
 from penstock.cli._paths import as_typed
 from penstock.cli._terminal import Report, echo, echo_json, without_nonfinite
@@ -353,7 +354,7 @@ def list_steps(  # noqa: PLR0913, PLR0917 (which steps of which ranks, and how)
             else:
                 echo(_step_text(document))
     if call.as_json:
-        echo_json({"path": opened.path, "steps": documents})
+        echo_json({"path": without_secrets(opened.path), "steps": documents})
     return FINE
 
 
@@ -366,7 +367,7 @@ def _step_document(path: str, found: StepRecords, most: int | None = None) -> di
     rows = [
         {
             "record": int(found.ids[row]),
-            "file": as_typed(path, found.files[row]),
+            "file": without_secrets(as_typed(path, found.files[row])),
             "offset": int(found.offsets[row]),
             "bytes": int(found.bytes[row]),
             "valid": bool(found.valid[row]),

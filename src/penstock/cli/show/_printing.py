@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 import numpy as np
 
+from penstock._redact import without_secrets
 from penstock.cli._terminal import as_text, echo, echo_json, without_nonfinite
 from penstock.cli._units import counted
 from penstock.datasets import Source, TokenSource, is_tokens
@@ -161,7 +162,8 @@ class PrintedTokens:
             self.count += 1
             if self._document is None:
                 text = self._text(sample) if self._decoder else ids_text(sample.tokens)
-                echo(f"# {sample.number} – {sample.place}: {_facts(sample)}\n{text}")
+                place = without_secrets(sample.place)
+                echo(f"# {sample.number} – {place}: {_facts(sample)}\n{text}")
             elif self._decoder is None:
                 self._document.append(sample.tokens.tolist())
             else:
@@ -262,7 +264,7 @@ class Printed:
         if self._document is None:
             # A lone surrogate cannot be printed; its escape is the text of the file.
             printable = text.encode("utf-8", "backslashreplace").decode()
-            echo(f"# {record.number} – {record.place}\n{printable}")
+            echo(f"# {record.number} – {without_secrets(record.place)}\n{printable}")
             return
         try:
             json.dumps(value, allow_nan=False, default=as_text)

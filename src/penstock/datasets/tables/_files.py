@@ -66,10 +66,11 @@ class TableFiles:
         listing: Listing,
         names: Collection[str] | None,
         options: StorageOptions,
+        given: Mapping[str, Any],
     ) -> None:
         self._owner = Owner()
         partitions, values = partitions_of([listing.relative(found) for found in listing.files])
-        self._kind, self._options = kind, options
+        self._kind, self._options, self._given = kind, options, given
         unified, common = UnifiedSchema(names and frozenset(names)), CommonColumns()
         self.files: list[Found] = []
         self._heads: list[TableHead | None] = []
@@ -82,7 +83,7 @@ class TableFiles:
         groups = [np.empty((0, 4), np.int64)]
         marks: list[tuple[Any, ...]] = []
         budget = _KEPT_HEAD_BYTES
-        heads = read_heads(kind, listing.files, options)
+        heads = read_heads(kind, listing.files, options, given)
         for found, stated, head in zip(listing.files, values, heads, strict=True):
             schema = unified.add(head.schema, found.path)
             own = {name: stated[name] for name in stated if name not in schema.names}
@@ -109,8 +110,7 @@ class TableFiles:
         self._names = None if names is None else sorted(names)
         self.fingerprint = self._fingerprint_of(len(marks))
         table = np.concatenate(groups)
-        self._group_file = table[:, 0]
-        self._group_number = table[:, 1]
+        self._group_file, self._group_number = table[:, 0], table[:, 1]
         self.group_starts = np.concatenate([[0], np.cumsum(table[:, 2])]).astype(np.int64)
         self._group_bytes = table[:, 3]
         read_bytes = table[:, 3] * ~np.array(self._are_mapped, bool)[self._group_file]
@@ -234,7 +234,8 @@ class TableFiles:
         found, number = self._place(group)
         numbers = (type_ for one in schema for _, type_ in numbers_in(one.type, one.name))
         types = " ".join([str(schema), *(str(type_.storage_type) for type_ in numbers)])
-        kept_as = ("columns", _BLOCK_VERSION, pa.__version__, types, number)
+        given = self._given.items()
+        kept_as = ("columns", _BLOCK_VERSION, pa.__version__, types, number, *given)
         key = block_key(self._options, found.path, found.entry, *kept_as)
         return Block(found.path, 0, found.entry.size, key, make)
 
@@ -278,7 +279,7 @@ class TableFiles:
         found = self.files[file]
         kept = _files.get(self._owner, file)
         if kept is None:
-            head = self._heads[file] or read_head(self._kind, found, self._options)
+            head = self._heads[file] or read_head(self._kind, found, self._options, self._given)
             kept = found.store.open(found.entry.name, found.entry), head
             _files.put(self._owner, file, kept, 1)
         check_unchanged(found)

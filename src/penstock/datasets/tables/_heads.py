@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError, StaleIndexError
 from penstock.index import LARGEST_UNASKED, format_named, load
@@ -20,7 +20,7 @@ from penstock.storage import (
 from penstock.tables import head_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -39,9 +39,11 @@ def table_format(kind: str) -> Format:
     return form
 
 
-def read_heads(kind: str, files: Sequence[Found], options: StorageOptions) -> Iterator[TableHead]:
+def read_heads(
+    kind: str, files: Sequence[Found], options: StorageOptions, given: Mapping[str, Any]
+) -> Iterator[TableHead]:
     """Yield the head of each file, in order; remote ones are fetched side by side."""
-    read = partial(read_head, kind, options=options, searched=_Searched())
+    read = partial(read_head, kind, options=options, given=given, searched=_Searched())
     if len(files) <= 1 or isinstance(files[0].store, LocalStore):
         yield from map(read, files)
         return
@@ -67,9 +69,16 @@ class _Searched:
 
 
 def read_head(
-    kind: str, found: Found, options: StorageOptions, searched: _Searched | None = None
+    kind: str,
+    found: Found,
+    options: StorageOptions,
+    given: Mapping[str, Any],
+    searched: _Searched | None = None,
 ) -> TableHead:
-    """Read the head of a file of a format; parts that this host has read are not read again."""
+    """Read the head of a file of a format, with `given` options of that.
+
+    Parts that this host has read are not read again.
+    """
     form, counts = table_format(kind), searched or _Searched()
     is_local = isinstance(found.store, LocalStore)
 
@@ -90,4 +99,4 @@ def read_head(
                 f"{file.size:,} now. Open it again when it is finished.",
                 path=found.path,
             )
-        return head_of(load(str(form.head)), form.title, file, remember)
+        return head_of(partial(load(str(form.head)), **given), form.title, file, remember)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -47,6 +48,8 @@ class TableRows(Reopened[TableFiles]):
 
     schema_is_complete = True
     may_hold_bad_texts = True
+    _given: Mapping[str, Any] = MappingProxyType({})
+    """Options of the format that are not as usual."""
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class TableRows(Reopened[TableFiles]):
                 f"{listing.named[0]} holds no {' or '.join(endings)} file.", path=listing.base
             )
         self._paths, self._path = list(listing.named), listing.named[0]
-        table = TableFiles(self._FORMAT, listing, self._names, self._options)
+        table = TableFiles(self._FORMAT, listing, self._names, self._options, self._given)
         _check_names(self._names, table.names_there)
         return table.by_blocks() if self._is_by_blocks else table
 
@@ -131,8 +134,8 @@ class TableRows(Reopened[TableFiles]):
     def reopens_as(self) -> str | None:
         """The path by which `penstock.open` finds this again."""
         self._opened()  # After that the paths are absolute.
-        is_whole = self._names is None and self._split is None
-        return self._paths[0] if len(self._paths) == 1 and is_whole else None
+        is_usual = self._names is None and self._split is None and not self._given
+        return self._paths[0] if len(self._paths) == 1 and is_usual else None
 
     def file_sizes(self) -> dict[str, int]:
         """Return the bytes of each file."""
@@ -146,7 +149,8 @@ class TableRows(Reopened[TableFiles]):
         """Return where columns lie: in the cache directory, or beside a remote folder."""
         files = self.files
         split = [] if self._split is None else [self._split]
-        key: list[object] = [self._cache_name(), self._paths, self._names, *split]
+        chosen: list[object] = [self._names, *split, *self._given.items()]
+        key: list[object] = [self._cache_name(), self._paths, *chosen]
         path = self._paths[0] if len(self._paths) == 1 and not split else ""
         is_folder = is_remote(path) and not is_pattern(path) and path not in files
         is_own = "_NAME_IN_CACHE" in vars(type(self))
@@ -208,7 +212,8 @@ class ParquetRows(TableRows):
     its row group; a process keeps what it used last (128 MiB), so rows that lie together are best
     read together: `blocks` are the row groups. Files are matched by the names of their columns;
     types widen, and what a file does not have is null. With `columns` records have only those.
-    Timestamps of INT96 come in microseconds, and checksums of pages are compared.
+    Timestamps of INT96 come in microseconds. Checksums of pages are compared, except with
+    `page_checksums=False`, for files whose writer made wrong ones.
 
     >>> import pyarrow as pa, pyarrow.parquet as pq
     >>> pq.write_table(pa.table({"id": [1, 2, 3], "tags": [["a"], [], None]}), "a.parquet")
@@ -220,6 +225,19 @@ class ParquetRows(TableRows):
     _NAME_IN_CACHE = "penstock.datasets._parquet.ParquetRows"
 
     _FORMAT = "parquet"
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        columns: Sequence[str] | None = None,
+        split: str | None = None,
+        page_checksums: bool = True,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not page_checksums:
+            self._given = {"page_checksums": False}
+        super().__init__(path, columns=columns, split=split, storage_options=storage_options)
 
 
 class ArrowRows(TableRows):

@@ -34,14 +34,18 @@ class Footer(TableHead):
     unit: ClassVar = "row group"
 
     metadata: pq.FileMetaData
+    page_checksums: bool
+    """Whether checksums of pages are compared."""
 
     def _columns(
         self, file: OpenFile, unit: int, schema: pa.Schema, *, at_once: bool
     ) -> pa.RecordBatch:
-        return read_group(file, self.metadata, unit, schema, at_once=at_once)
+        return read_group(
+            file, self.metadata, unit, schema, at_once=at_once, page_checksums=self.page_checksums
+        )
 
 
-def read_footer(file: OpenFile, remember: Remember) -> Footer:
+def read_footer(file: OpenFile, remember: Remember, *, page_checksums: bool = True) -> Footer:
     """Read the footer of a file, in one request if it is not larger than 64 KiB."""
     del remember
     tail = _footer_bytes(file)
@@ -56,6 +60,7 @@ def read_footer(file: OpenFile, remember: Remember) -> Footer:
     sizes = np.array([group.total_byte_size for group in groups], np.int64)
     return Footer(
         metadata=metadata,
+        page_checksums=page_checksums,
         schema=schema,
         unit_rows=np.array([group.num_rows for group in groups], np.int64),
         unit_bytes=sizes.clip(0, _MOST_GROUP_BYTES),

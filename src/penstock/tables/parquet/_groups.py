@@ -132,8 +132,10 @@ def open_parquet(
     source: pa.NativeFile | IO[bytes],
     metadata: pq.FileMetaData | None = None,
     dictionaries: Sequence[str] | None = None,
+    *,
+    page_checksums: bool = True,
 ) -> pq.ParquetFile:
-    """Open a file: read in this thread, checksums compared, INT96 as microseconds.
+    """Open a file: read in this thread, `page_checksums` compared, INT96 as microseconds.
 
     A thread pool would not survive a fork. As nanoseconds, INT96 wraps outside of 1677 to 2262, and
     many tables have 9999-12-31 for "never".
@@ -143,13 +145,19 @@ def open_parquet(
         metadata=metadata,
         read_dictionary=dictionaries,
         pre_buffer=False,
-        page_checksum_verification=True,
+        page_checksum_verification=page_checksums,
         coerce_int96_timestamp_unit="us",
     )
 
 
-def read_group(
-    file: OpenFile, metadata: pq.FileMetaData, group: int, schema: pa.Schema, *, at_once: bool
+def read_group(  # noqa: PLR0913 (what, and how)
+    file: OpenFile,
+    metadata: pq.FileMetaData,
+    group: int,
+    schema: pa.Schema,
+    *,
+    at_once: bool,
+    page_checksums: bool,
 ) -> pa.RecordBatch:
     """Read whole columns of a row group; `at_once` with few requests.
 
@@ -163,8 +171,13 @@ def read_group(
         raise too_large(file, f"row group {group} claims {rows:,} rows", rows * sum(widths))
     ranges = ranges_of(file.path, file.size, metadata, group, schema.names) if at_once else []
     fetched = _Fetched(file, ranges, allowed, max(widths, default=1))
-    table = _read_table(fetched, metadata, group, schema.names)
-    arrays = [_one_array(table.column(name)) for name in schema.names]
+    table = _read_table(fetched, metadata, group, schema.names, page_checksums)
+    # Of a group without fields nothing is stored.
+    there = set(table.column_names)
+    arrays = [
+        _one_array(table.column(field.name)) if field.name in there else pa.nulls(rows, field.type)
+        for field in schema
+    ]
     if (size := sum(map(_repeated_bytes, arrays))) > allowed:
         raise too_large(file, f"row group {group} repeats texts", size)
     for array in arrays:
@@ -176,17 +189,21 @@ def read_group(
 
 
 def _read_table(
-    fetched: _Fetched, metadata: pq.FileMetaData, group: int, names: Sequence[str]
+    fetched: _Fetched,
+    metadata: pq.FileMetaData,
+    group: int,
+    names: Sequence[str],
+    page_checksums: bool,  # noqa: FBT001 (of one caller)
 ) -> pa.Table:
     """Read columns; texts stay dictionaries if they could take too much memory."""
-    reader = open_parquet(SeekableFile(fetched), metadata)
+    reader = open_parquet(SeekableFile(fetched), metadata, page_checksums=page_checksums)
     try:
         return reader.read_row_group(group, columns=names, use_threads=False)
     except _ManyRepeatsError:
         fetched.most_repeated = None
     every = map(metadata.schema.column, range(len(metadata.schema)))
     texts = [leaf.path for leaf in every if leaf.physical_type == "BYTE_ARRAY"]
-    reader = open_parquet(SeekableFile(fetched), metadata, texts)
+    reader = open_parquet(SeekableFile(fetched), metadata, texts, page_checksums=page_checksums)
     return reader.read_row_group(group, columns=names, use_threads=False)
 
 
