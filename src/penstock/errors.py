@@ -65,8 +65,8 @@ class PenstockError(Exception):
         self.args = (text,)  # JSONDecodeError adds a line and a column.
         self.fact, self.remedy = fact, remedy
         for name, value in details.items():
-            is_path = name == "path" and isinstance(value, str)
-            setattr(self, name, without_secrets(value) if is_path else value)
+            is_place = name == "path" and isinstance(value, str)
+            setattr(self, name, without_secrets(str(value)) if is_place else value)
 
     def advise(self, remedy: str) -> None:
         """Replace the remedy, for a caller that knows a better one.
