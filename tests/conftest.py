@@ -30,7 +30,12 @@ pytest.register_assert_rewrite(
     "tests.work",
 )
 
-pytest_plugins = ["tests.left_behind", "tests.doctests", "tests.fuzz._report", "tests.servers.fixtures"]
+pytest_plugins = [
+    "tests.left_behind",
+    "tests.doctests",
+    "tests.fuzz._report",
+    "tests.servers.fixtures",
+]
 
 LONG_TIMEOUT = 1800
 
