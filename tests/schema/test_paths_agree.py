@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import penstock
-from penstock.errors import SchemaMismatchError
+from penstock.errors import PenstockError, SchemaMismatchError
 from penstock.schema import (
     Array,
     Category,
@@ -25,6 +25,9 @@ from penstock.schema import (
 )
 from tests.rounds import rounds
 from tests.schema.both_paths import assert_equal
+
+if TYPE_CHECKING:
+    import pytest
 
 NUMBERS = st.one_of(st.none(), st.integers(-(2**40), 2**40), st.floats(width=32))
 LABELS = st.one_of(st.none(), st.sampled_from(["a", "b", "", "é"]))
@@ -42,6 +45,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 ODD = st.sampled_from(
     [True, 0, 2**70, 1e300, "12", "NaT", [], [1], [[]], {}, {"a": 1}, "2024-02-29"]
 )
+MIXED: list[Any] = [{"x": 1, "c": 1}, {"x": "2", "c": "1"}, {"x": 3, "c": 2}]
 KEYS = st.sampled_from(["a", "b", "c", "d", "é", "x y", "x.y", ""])
 
 
@@ -173,6 +177,38 @@ def test_records_that_do_not_fit_are_masked_and_leave_no_trace(
         assert own.state_dict()["vocabularies"] == plain.state_dict()["vocabularies"]
         for address, field in expected.items():
             assert_equal(_rows(batch[address], fits), field, address)
+
+
+@settings(max_examples=rounds(12, 1000), deadline=None)
+@given(cases(odd=True), st.sampled_from(["raise", "mask"]))
+@example(([Number("x"), Category("c", max_vocab_size=4)], MIXED), "raise")
+def test_every_way_to_read_gives_the_same(
+    tmp_path_factory: pytest.TempPathFactory,
+    case: tuple[list[Any], list[dict[str, Any]]],
+    on_error: Any,
+) -> None:
+    fields, records = case
+    found: list[Any] = []
+    for materialize in (False, "auto", True):
+        path = tmp_path_factory.mktemp("way") / "a.jsonl"
+        lines = [json.dumps(record) + "\n" for record in records]
+        path.write_text("".join(lines) * 60)  # More misfits than columns may set aside.
+        options: Any = {"num_workers": 0, "on_error": on_error, "materialize": materialize}
+        try:
+            found.append([*penstock.DataLoader(path, Schema(*fields), batch_size=50, **options)])
+        except PenstockError as why:
+            found.append(type(why))
+    plain, *others = found
+    for other in others:
+        if isinstance(plain, type):
+            assert other is plain
+            continue
+        for batch, same in zip(plain, other, strict=True):
+            assert [batch.valid is None, *([] if batch.valid is None else batch.valid)] == [
+                same.valid is None, *([] if same.valid is None else same.valid)
+            ]  # fmt: skip
+            for address, field in batch.items():
+                assert_equal(same[address], field, address)
 
 
 def _rows(field: Any, chosen: list[bool]) -> Any:
