@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -159,6 +159,18 @@ def test_empty_fields_of_text_are_texts_where_that_is_asked_for(
             {"t": texts[2], "n": None},
             {"t": None, "n": "3"},
         ]
+
+
+@pytest.mark.parametrize("more", [{}, {"empty_text": True}, {"null_values": ["-"]}])
+def test_nulls_of_numbers_are_texts_in_columns_of_text(more: Any, tmp_path: Path) -> None:
+    file = written(tmp_path / "a.csv", 'n,x,b,t\n1,NA,true,NA\nNA,2.5,NA,x\n"NA",,,"NA"\n')
+    rows = penstock.open(file, format_options={"number_nulls": ["NA"], **more})
+    assert rows.schema.types == [pa.int64(), pa.float64(), pa.bool_(), pa.string()]
+    assert [list(row.values()) for row in rows] == [
+        [1, None, True, "NA"],
+        [None, 2.5, None, "x"],
+        [None, None, None, "NA"],
+    ]
 
 
 def test_own_spellings_of_null_are_null(tmp_path: Path) -> None:
