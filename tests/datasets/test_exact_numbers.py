@@ -22,7 +22,7 @@ import penstock
 from penstock.datasets._memory import ListSource
 from penstock.datasets._table_source import TableSource
 from penstock.decode import exact_type
-from penstock.errors import SchemaMismatchError
+from penstock.errors import CorruptFileError, SchemaMismatchError
 from penstock.schema import Observations
 from tests.datasets import table_files
 from tests.rounds import rounds
@@ -431,3 +431,26 @@ def test_random_files_are_read_as_python_has_their_values(
             None if one is None else Decimal(one) for one in expected
         ]
     assert not math.isnan(sum(value or 0 for value in map(float, filter(None, expected))))
+
+
+@pytest.mark.parametrize("ending", [".arrow", ".parquet"])
+def test_a_file_that_claims_numbers_of_several_types_is_read_or_refused(
+    tmp_path: Path, ending: str
+) -> None:
+    claims = {b"ARROW:extension:name": b"penstock.numbers", b"ARROW:extension:metadata": b""}
+    for name, array in {
+        "whole": pa.array([{"a": 1, "b": 0.5}, {"a": None, "b": None}, None]),
+        "no-struct": pa.array([1, 2, 3]),
+        "texts": pa.array([{"a": "x"}] * 3),
+    }.items():
+        schema = pa.schema([pa.field("id", array.type, metadata=claims)])
+        table = pa.Table.from_arrays([array], schema=schema)
+        path = tmp_path / f"{name}{ending}"
+        if ending == ".parquet":
+            pq.write_table(table, path)
+        else:
+            table_files.write(path, table)
+    assert penstock.open(tmp_path / f"whole{ending}")[:] == [{"id": 1}, {"id": None}, {"id": None}]
+    for name in ("no-struct", "texts"):
+        with pytest.raises(CorruptFileError, match=r"penstock\.numbers of"):
+            penstock.open(tmp_path / f"{name}{ending}")
