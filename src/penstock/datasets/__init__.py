@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from penstock.datasets.text._jsonl import JsonlDataset as JsonlDataset
     from penstock.datasets.tokens._dataset import TokensDataset as TokensDataset
     from penstock.datasets.tokens._source import TokenSource as TokenSource
+    from penstock.datasets.text._line_numbers import line_of
     from penstock.datasets.tokens._source import is_tokens
     from penstock.datasets.tokens._views import named_sources
     from penstock.datasets.tokens._with_aux import TokensWithAuxDataset as TokensWithAuxDataset
@@ -116,6 +117,7 @@ __all__, __getattr__, __dir__ = facade(
             "may_be_missing number_in type_text"
         ),
         "tables._heads": "read_head",
+        "text._line_numbers": "line_of",
         "tokens._source": "is_tokens",
         "tokens._views": "named_sources",
         "where._where": "TextCondition",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from penstock._words import warn_once
-from penstock.datasets import Stream, fingerprint_of, origins_of
+from penstock.datasets import Stream, fingerprint_of, line_of, origins_of
 from penstock.decode import JSON_NAMES, OF_A_RECORD, read_around_bad
 from penstock.errors import CorruptFileError, MalformedLineError
 from penstock.lightning._units import hashed_owner
@@ -189,11 +189,14 @@ class SharedRecords(Stream):
             return found
         number, kind = int(numbers[bad]), JSON_NAMES[type(found[bad])]
         file, at, _ = self.source.location(number)
+        line = line_of(self.source, number)
+        where = f"{file}, at byte {at:,}" if line is None else f"{file}, line {line:,}"
         raise MalformedLineError(
-            f"record {number:,} ({file}, at byte {at:,}) cannot be read: a record is a JSON "
-            f"object, and this is {kind}.",
+            f"record {number:,} ({where}) cannot be read: a record is a JSON object, and this is "
+            f"{kind}.",
             path=file,
             offset=at,
+            line_number=line,
             record=number,
         )
 

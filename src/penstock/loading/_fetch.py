@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias
 import numpy as np
 
 from penstock._words import warn_once
-from penstock.datasets import known_bad, knows_bad, may_be_missing, missing_fields, parsed
+from penstock.datasets import (
+    known_bad,
+    knows_bad,
+    line_of,
+    may_be_missing,
+    missing_fields,
+    parsed,
+)
 from penstock.decode import OF_A_RECORD, bad_rows
 from penstock.errors import CorruptFileError, OptionError
 from penstock.loading._feed import Opened
@@ -315,7 +322,9 @@ def _placed(source: Source, number: int, error: Exception) -> str:
         return why  # It is not of this record alone.
     if source.files:
         file, offset, _ = source.location(number)
-        place = "" if file in why else f" ({file} at {offset:,})"
+        line = None if file in why else line_of(source, number)
+        place = f" ({file} at {offset:,})" if line is None else f" ({file}, line {line:,})"
+        place = "" if file in why else place
     if not place and f"record {number:,}" in why:
         return why
     return f"{why.rstrip('.')}. It is record {number:,} of this source{place}."

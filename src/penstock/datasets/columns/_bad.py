@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,10 +12,9 @@ import pyarrow as pa
 
 from penstock._words import counted
 from penstock.datasets._join_batches import joined
+from penstock.datasets.text._line_numbers import line_of
 from penstock.decode import OF_A_RECORD, bad_rows
 from penstock.errors import BadRecordsError, MalformedLineError, SchemaMismatchError
-from penstock.jsonl import decompressed
-from penstock.storage import is_remote, locate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,9 +25,6 @@ if TYPE_CHECKING:
 
 OnError: TypeAlias = Literal["raise", "null", "mask"]
 """What a value that does not fit does: raise, become null, or raise only when it is read."""
-_BLOCK = 1 << 20
-_MOST_FETCHED = 64 << 20
-"""Bytes of a remote file that are read to count its lines."""
 _FEW, _MANY = 100, 10_000
 _REMEDY = "With on_error='null' such values become null, and are counted."
 
@@ -126,8 +121,10 @@ def located(
     text = why.fact.rstrip(". ")
     if source.files:
         path, details["offset"], _ = source.location(record)
-        details["path"], line = path, _line_number(source, record)
-        if line is not None:
+        details["path"] = path
+        if "line_number" in vars(why):
+            pass
+        elif (line := line_of(source, record)) is not None:
             details["line_number"] = line
             text += f". It is line {line:,} of {path}"
         elif path not in text:
@@ -135,21 +132,3 @@ def located(
     vars(why).update(details, fact=f"{text}.")
     why.advise(f"{why.remedy} {_REMEDY}".strip())
     return why
-
-
-def _line_number(source: Source, record: int) -> int | None:
-    """Return the number of a record's line in its file; None where records are no lines."""
-    if source.sample_index is None:
-        return None
-    path, offset, _ = source.location(record)
-    if is_remote(path) and offset > _MOST_FETCHED:
-        return None
-    store, name = locate(path, source.storage_options)
-    line, left = 1, int(offset)
-    with closing(store.open(name)) as file:
-        for block in decompressed(file, _BLOCK):
-            line += block[:left].count(b"\n")
-            left -= len(block)
-            if left <= 0:
-                break
-    return line
