@@ -65,8 +65,9 @@ class PenstockError(Exception):
         self.args = (text,)  # JSONDecodeError adds a line and a column.
         self.fact, self.remedy = fact, remedy
         for name, value in details.items():
-            is_place = name == "path" and isinstance(value, str)
-            setattr(self, name, without_secrets(str(value)) if is_place else value)
+            if name == "path" and isinstance(value, str):
+                value = without_secrets(value)  # noqa: PLW2901
+            setattr(self, name, value)
 
     def advise(self, remedy: str) -> None:
         """Replace the remedy, for a caller that knows a better one.

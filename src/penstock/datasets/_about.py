@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from penstock.storage import StorageOptions
 
@@ -49,6 +49,9 @@ class AboutSource:
     def free_fields(self) -> frozenset[str]:
         """Top-level fields that are known without reading a file."""
         return frozenset()
+
+    has_lines: ClassVar[bool] = False
+    """Whether a record begins on a line of a file of text."""
 
     @property
     def sample_index(self) -> SampleIndex | None:

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from penstock.datasets._stream import own_numbers
+from penstock.datasets.text._line_numbers import MOST_FETCHED, line_number
 from penstock.datasets.views._views import bare_origins
 from penstock.jsonl import decompressed
 from penstock.storage import is_remote, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from penstock.datasets._source import Source
     from penstock.storage import StorageOptions
 
 _BLOCK = 1 << 20
-_MOST_COUNTED, _MOST_FETCHED = 1 << 30, 64 << 20
-"""Bytes of a local and of a remote file that are read to count its lines."""
+_MOST_COUNTED = 1 << 30
+"""Bytes of a local file that are read to count its lines."""
 
 
 class RecordPlace(NamedTuple):
@@ -39,12 +40,35 @@ class RecordPlace(NamedTuple):
         return f"{self.path}, {'row' if self.is_row else 'byte'} {self.offset:,}"
 
 
+def record_place(source: Source, number: int, *, with_line: bool = True) -> RecordPlace | None:
+    """Return the place of one record; None where it lies in no file."""
+    return _place(source, number, line_number if with_line else None)
+
+
+def _place(
+    source: Source, number: int, count: Callable[[str, int, StorageOptions], int | None] | None
+) -> RecordPlace | None:
+    home: Source | None = getattr(source, "home", None)
+    if home is not None:
+        source, number = home, int(own_numbers(np.array([number]))[0])
+    if not source.files:
+        return None
+    path, offset, size = source.location(number)
+    origin = next((one for one in bare_origins(source) if path in one.files), source)
+    if not origin.has_lines:
+        return RecordPlace(path, None, offset, is_row=not size)
+    line = None if count is None else count(path, offset, origin.storage_options)
+    return RecordPlace(path, line, offset, is_row=False)
+
+
 class RecordPlaces:
-    """Finds the places of records; for numbers in rising order each line is counted once."""
+    """Finds the places of records; for rising numbers each line is counted once.
+
+    So are those of compressed files, of which `record_place` counts from the beginning.
+    """
 
     def __init__(self, source: Source) -> None:
-        self._home: Source | None = getattr(source, "home", None)
-        self._source = self._home or source
+        self._source = source
         self._path, self._line, self._at = "", 1, 0
         """Up to where lines were counted, and the line that begins there."""
         self._block = (0, b"")
@@ -53,21 +77,11 @@ class RecordPlaces:
 
     def __call__(self, number: int, *, with_line: bool = True) -> RecordPlace | None:
         """Return the place of a record; None where it lies in no file."""
-        source = self._source
-        if not source.files:
-            return None
-        if self._home is not None:
-            number = int(own_numbers(np.array([number]))[0])
-        path, offset, size = source.location(number)
-        origin = next((one for one in bare_origins(source) if path in one.files), source)
-        if origin.sample_index is None:
-            return RecordPlace(path, None, offset, is_row=not size)
-        line = None
-        if with_line and offset <= (_MOST_FETCHED if is_remote(path) else _MOST_COUNTED):
-            line = self._line_at(path, offset, origin.storage_options)
-        return RecordPlace(path, line, offset, is_row=False)
+        return _place(self._source, number, self._line_at if with_line else None)
 
-    def _line_at(self, path: str, offset: int, options: StorageOptions) -> int:
+    def _line_at(self, path: str, offset: int, options: StorageOptions) -> int | None:
+        if offset > (MOST_FETCHED if is_remote(path) else _MOST_COUNTED):
+            return None
         if path != self._path or offset < self._at:
             self._path, self._line, self._at = path, 1, 0
             self._blocks, self._block = _text_of(path, options), (0, b"")
@@ -87,8 +101,3 @@ def _text_of(path: str, options: StorageOptions) -> Iterator[bytes]:
     store, name = locate(path, options)
     with closing(store.open(name)) as file:
         yield from decompressed(file, _BLOCK)
-
-
-def record_place(source: Source, number: int, *, with_line: bool = True) -> RecordPlace | None:
-    """Return the place of one record; None where it lies in no file."""
-    return RecordPlaces(source)(number, with_line=with_line)

@@ -86,7 +86,7 @@ def place_in_line(line: bytes, reason: object) -> dict[str, Any]:
     return {"doc": line.decode("utf-8", "replace"), "pos": at, "colno": at + 1}
 
 
-def reason_text(reason: Exception) -> str:
+def reason_text(reason: object) -> str:
     if isinstance(reason, UnicodeDecodeError):
         return f"not UTF-8 at byte {reason.start:,} of the line"
     if isinstance(reason, json.JSONDecodeError):

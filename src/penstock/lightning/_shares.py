@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from penstock._words import warn_once
-from penstock.datasets import Stream, fingerprint_of, origins_of, own_numbers
+from penstock.datasets import Stream, fingerprint_of, origins_of, own_numbers, record_place
 from penstock.decode import JSON_NAMES, OF_A_RECORD, read_around_bad
 from penstock.errors import CorruptFileError, MalformedLineError
 from penstock.lightning._units import hashed_owner
@@ -187,12 +187,14 @@ class SharedRecords(Stream):
         if bad is None or self.source is None:
             return found
         number, kind = int(numbers[bad]), JSON_NAMES[type(found[bad])]
-        file, at, _ = self.source.location(number)
+        place = record_place(self.source, number)
+        assert place is not None  # noqa: S101 (only files are shared)
         raise MalformedLineError(
-            f"record {number:,} ({file}, at byte {at:,}) cannot be read: a record is a JSON "
-            f"object, and this is {kind}.",
-            path=file,
-            offset=at,
+            f"record {number:,} ({place}) cannot be read: a record is a JSON object, and this is "
+            f"{kind}.",
+            path=place.path,
+            offset=place.offset,
+            line_number=place.line,
             record=number,
         )
 

@@ -294,7 +294,7 @@ class Fetch:
             # The first of them is named, whichever the source came upon first.
             row, why = found[0]
             first = int(task.where.ids[row])
-            fact = _placed(source, first, why, with_line=True)
+            fact = _placed(source, first, why)
             vars(why).update(record=first, fact=f"{fact.rstrip('.')}.")
             numbers = sorted({int(task.where.ids[bad.row]) for bad in found})
             them = "it" if len(numbers) == 1 else f"the {len(numbers)} bad records of this batch"
@@ -329,20 +329,17 @@ def _raise_named(why: Exception, note: str) -> NoReturn:
     raise why
 
 
-def _placed(source: Source, number: int, error: Exception, *, with_line: bool = False) -> str:
-    """Return the fault of a record with its number here and its place, if not there already.
-
-    `with_line` counts the lines before it.
-    """
-    why, place = str(error), ""
+def _placed(source: Source, number: int, error: Exception) -> str:
+    """Return the fault of a record with its number here and its place, if not there already."""
+    why, where = str(error), ""
     if isinstance(error, CorruptFileError):
         return why  # It is not of this record alone.
-    where = record_place(source, number, with_line=with_line)
-    if where is not None and where.path not in why:
-        place = f" ({where})"
-    if not place and f"record {number:,}" in why:
+    place = record_place(source, number, with_line=False)
+    if place is not None and place.path not in why:
+        where = f" ({record_place(source, number)})"
+    if not where and f"record {number:,}" in why:
         return why
-    return f"{why.rstrip('.')}. It is record {number:,} of this source{place}."
+    return f"{why.rstrip('.')}. It is record {number:,} of this source{where}."
 
 
 def check_missing(found: Iterable[Missing], types: Mapping[str, str]) -> None:

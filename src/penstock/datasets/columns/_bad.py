@@ -119,7 +119,7 @@ def located(
         record = int(ids[next(_bad_rows(source, ids, schema))])
     details: dict[str, object] = {"record": record}
     text = why.fact.rstrip(". ")
-    place = record_place(source, record)
+    place = record_place(source, record, with_line="line_number" not in vars(why))
     if place is not None:
         details |= {"path": place.path, "offset": place.offset}
         if place.line is not None:

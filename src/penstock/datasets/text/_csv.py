@@ -103,7 +103,7 @@ class CsvRows(InFolders):
     """
 
     _NAME_IN_CACHE = "penstock.datasets._csv.CsvRows"
-
+    has_lines = True
     schema_is_complete = True
 
     def __init__(  # noqa: PLR0913 (how a file is written takes this many words)

@@ -13,7 +13,7 @@ from penstock._words import counted
 from penstock.datasets.text._in_folders import InFolders
 from penstock.decode import HOLDS_ALL, decode_as_json, decode_fast
 from penstock.errors import CorruptIndexError, MalformedLineError, OptionError, SchemaMismatchError
-from penstock.jsonl import place_in_line
+from penstock.jsonl import place_in_line, reason_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,6 +47,7 @@ class JsonlDataset(InFolders):
     """
 
     _NAME_IN_CACHE = "penstock.datasets._jsonl.JsonlDataset"
+    has_lines = True
 
     def __init__(
         self,
@@ -169,13 +170,20 @@ class JsonlDataset(InFolders):
 
     def _described(self, number: int, line: bytes, why: object) -> tuple[str, dict[str, Any]]:
         """Return the text and the details of an error about one record."""
+        from penstock.datasets.text._line_numbers import line_number  # noqa: PLC0415 (on errors)
+
         file, offset, size = self.location(number)
+        details = {"path": file, "offset": offset, "record": number}
+        if (at := line_number(file, offset, self.storage_options)) is not None:
+            details["line_number"], file = at, f"{file}, line {at:,}"
         begin = line[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
+        # An element of an array may have lines of its own.
+        said = reason_text(why).replace("of the line", "of the record")
         text = (
             f"record {number:,} ({file}, {counted(size, 'byte')} at byte {offset:,}) cannot be "
-            f"read: {why}. It begins: {begin!r}."
+            f"read: {said}. It begins: {begin!r}."
         )
-        return text, {"path": file, "offset": offset, "record": number}
+        return text, details
 
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
         return self._fill(self._decoded(ids, schema), ids)
