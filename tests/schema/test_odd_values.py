@@ -186,7 +186,11 @@ def test_strict_is_saved_with_a_model(tmp_path: Path) -> None:
 
 def test_a_query_into_the_record_itself_is_no_fault_of_records() -> None:
     records = [{"x": 1}]
-    for leaf in (Number("x", query="[*][*].x"), Array(Number("x", query="[*]"), name="l")):
+    for leaf in (
+        Number("x", query="[*][*].x"),
+        Number("x", query="[*][0].x"),
+        Array(Number("x", query="[*]"), name="l"),
+    ):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             loader = penstock.DataLoader(records, Schema(leaf), batch_size=1)

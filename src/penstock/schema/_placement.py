@@ -162,10 +162,10 @@ class RowPlacer:
         if steps is not None:
             if self._are_last(steps, 0):
                 self._add(records, steps, 0)
-                return
-            for row, record in enumerate(records):
-                self._row = row
-                self._walk(record, steps, 0, row)
+            else:
+                for row, record in enumerate(records):
+                    self._row = row
+                    self._walk(record, steps, 0, row)
             if not steps or not isinstance(steps[0], str):
                 self.odd.clear()  # The query is at fault: every record is an object.
             return
