@@ -23,7 +23,7 @@ from pyarrow import csv
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 """Seconds that a process or thread has to end, which was told to."""
 _PAUSE = 0.01
 _THREADS = {
@@ -164,14 +164,18 @@ def left_since(before: Held) -> list[str]:
             gc.collect(generation)
             descriptors = present().descriptors
     return [
-        *(f"process {one} ({_command(one)})" for one in sorted(processes)),
+        *(
+            f"process {one} ({command})"
+            for one in sorted(processes)
+            if (command := _command(one)) is not None
+        ),
         *(f"thread {one}" for one in sorted(threads)),
         *(f"descriptor {one}" for one in sorted(descriptors)),
     ]
 
 
-def _command(process: str) -> str:
-    try:
+def _command(process: str) -> str | None:
+    """Return the command of a process; None if it has ended by now."""
+    with suppress(OSError):
         return Path(f"/proc/{process}/cmdline").read_text(encoding="utf-8").replace("\0", " ")[:200]
-    except OSError:
-        return "gone by now"
+    return None

@@ -102,7 +102,7 @@ class EngineOptions:
         for name in ("storage_options", "format_options"):
             if not isinstance(getattr(self, name), Mapping | None):
                 kind = type(getattr(self, name)).__name__
-                raise TypeError(f"EngineOptions: {name} is a {kind}: expected a dict.")
+                raise TypeError(f"EngineOptions: {name} is of type {kind}, and a dict is expected.")
         for name, choices in (
             ("assignment", ("balanced", "hash")),
             ("equalize", ("wrap", "drop", "none")),
