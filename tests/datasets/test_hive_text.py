@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock
-from penstock.datasets import CsvRows, JsonlDataset, Source
+from penstock.datasets import CsvRows, JsonlDataset, Source, list_columns_of
 from penstock.errors import SchemaMismatchError
 from tests.cli.commands import document, succeed
 from tests.datasets.sample import Record, flat_records
@@ -231,3 +231,25 @@ def test_the_first_records_of_a_long_file_have_them(tmp_path: Path) -> None:
     path = write(tmp_path / "d/year=1/a.csv", [{"id": 0, "t": "x"}])
     path.write_bytes(path.read_bytes() + b"1,a long text\n" * 1_300_000)
     assert document("show", tmp_path / "d", "0:1") == [{"id": 0, "t": "x", "year": 1}]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_they_are_in_the_profile_though_no_file_has_them(ending: str, tmp_path: Path) -> None:
+    for year in (2024, 2025):
+        write(tmp_path / "data" / f"year={year}" / f"a.{ending}", [{"id": year}])
+    succeed("index", tmp_path / "data", "--profile")
+    fields = document("profile", tmp_path / "data")["fields"]
+    assert [field["path"] for field in fields] == ["id", "year"]
+
+
+def test_columns_of_a_release_that_left_them_out_are_not_used(tmp_path: Path) -> None:
+    for year in (2024, 2025):
+        write(tmp_path / f"year={year}" / "a.jsonl", [{"id": year, "year": None}])
+    source = penstock.open(tmp_path)
+    source.materialize({"year": "int64"})
+    (meta,) = tmp_path.glob("index/columns/*/meta.json")
+    facts = json.loads(meta.read_text())
+    assert source.index_meta is not None
+    meta.write_text(json.dumps(facts | {"fingerprint": source.index_meta.fingerprint}))
+    (column,) = list_columns_of(source)
+    assert column.stale

@@ -255,3 +255,8 @@ def test_remedies_for_tables_in_memory_work(tmp_path: Path) -> None:
     database = sqlite3.connect(":memory:")
     assert penstock.open(pd.read_sql("SELECT 1 AS x", database))[0] == {"x": 1}
     database.close()
+
+
+def test_lines_of_json_may_have_the_name_of_a_tfrecord_in_theirs(tmp_path: Path) -> None:
+    (tmp_path / "train.tfrecord-00000-of-00002.jsonl").write_text('{"a": 1}\n')
+    assert penstock.open(tmp_path)[0] == {"a": 1}

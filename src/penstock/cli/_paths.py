@@ -58,7 +58,7 @@ def look_at(path: str, options: StorageOptions, index: str | None = None) -> Det
     """Return what lies at a PATH, by the options of formats that the command was given."""
     name, chosen, split = given_format()
     found = detected_at(path, options, index, format_name=name, format_options=chosen, split=split)
-    found.warn_of_doubts()
+    found.warn_of_splits_and_copies()
     if found.format.head is not None:
         refuse_lakes(found.listing, options)
     return found

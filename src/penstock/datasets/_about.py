@@ -50,6 +50,11 @@ class AboutSource:
         """Top-level fields that are known without reading a file."""
         return frozenset()
 
+    @property
+    def folder_fields(self) -> frozenset[str]:
+        """Fields that the names of folders add to records of text files: `year=2024/a.csv`."""
+        return frozenset()
+
     has_lines: ClassVar[bool] = False
     """Whether a record begins on a line of a file of text."""
 

@@ -97,7 +97,7 @@ def open(  # noqa: A001, PLR0913 (the name that users type is penstock.open; opt
     )
     found = look().checked()
     found.warn_of_left_out()
-    found.warn_of_doubts()
+    found.warn_of_splits_and_copies()
     try:
         return open_found(found, progress=progress, refresh=refresh)
     except CorruptIndexError:
@@ -136,7 +136,7 @@ def open_found(
             refresh=refresh,
         )
         source = opens(index)
-        found.warn_of_doubt(index.meta)
+        found.warn_of_unguessed(index.meta)
     return source
 
 

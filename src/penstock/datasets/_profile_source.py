@@ -89,8 +89,8 @@ def keep_profile(source: Source, document: dict[str, Any]) -> str:
 def _in_index(origin: Source) -> KnownProfile | None:
     place = None if origin.sample_index is None else origin.sample_index.origin
     meta = origin.index_meta
-    if place is None or meta is None or not meta.profiled:
-        return None
+    if place is None or meta is None or not meta.profiled or origin.folder_fields:
+        return None  # A scan of files sees no names of folders.
     document = read_profile(place.folder)
     return None if document is None else KnownProfile(document, meta.created)
 

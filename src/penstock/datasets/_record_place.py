@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from penstock.datasets._stream import own_numbers
-from penstock.datasets.text._line_numbers import MOST_FETCHED, line_number
+from penstock.datasets.text._line_numbers import is_too_far, line_number
 from penstock.datasets.views._views import bare_origins
 from penstock.jsonl import decompressed
-from penstock.storage import is_remote, locate
+from penstock.storage import locate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from penstock.storage import StorageOptions
 
 _BLOCK = 1 << 20
-_MOST_COUNTED = 1 << 30
-"""Bytes of a local file that are read to count its lines."""
 
 
 class RecordPlace(NamedTuple):
@@ -80,7 +78,7 @@ class RecordPlaces:
         return _place(self._source, number, self._line_at if with_line else None)
 
     def _line_at(self, path: str, offset: int, options: StorageOptions) -> int | None:
-        if offset > (MOST_FETCHED if is_remote(path) else _MOST_COUNTED):
+        if is_too_far(path, offset):
             return None
         if path != self._path or offset < self._at:
             self._path, self._line, self._at = path, 1, 0

@@ -122,7 +122,7 @@ class Detected:
         names = few([one.path.removeprefix(below) for one in self.others], _SHOWN)
         return f"{counted(len(self.others), 'file')} not read as {self.format.title}: {names}"
 
-    def warn_of_doubt(self, meta: Meta | None) -> None:
+    def warn_of_unguessed(self, meta: Meta | None) -> None:
         """Log what a guess would not have made of an index that was there."""
         if self.format.doubt is not None and self._may_guess:
             load(self.format.doubt)(meta)
@@ -132,7 +132,7 @@ class Detected:
         if self.others:
             warn_once(_log, f"{self.listing.named[0]}: {self.left_out()}")
 
-    def warn_of_doubts(self) -> None:
+    def warn_of_splits_and_copies(self) -> None:
         """Log what may not be meant, a line each: several splits, files that hold the same."""
         for doubt in () if self.format.folder else doubts_about(self.listing):
             warn_once(_log, f"{self.listing.named[0]}: {doubt}")

@@ -85,7 +85,7 @@ _BY_NAME = (
         "a file of Lance",
         "Give the table of its folder: {open}(lance.dataset('…').to_table())",
     ),
-    (r".*\.tfrecords?\b.*", *_TFRECORD),
+    (r".*\.tfrecords?(?:-\d+-of-\d+)?(?:\.gz)?", *_TFRECORD),
 )
 _WIDE = (
     (rb"\xff\xfe\0\0|\0\0\xfe\xff", "UTF-32"),

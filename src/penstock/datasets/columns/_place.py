@@ -176,6 +176,9 @@ class Freshness:
                 is_of_these = origin.was(meta.fingerprint, length) or (
                     length == len(origin) and meta.fingerprint == self.fingerprint
                 )
+                if index is not None and origin.folder_fields:
+                    # A release that left the fields of folders out made null of them.
+                    is_of_these &= meta.fingerprint != index.fingerprint_at(length)
             # The index compares heads, tails and sizes, so that it holds although something in
             # between changed; a column that was made before that does not.
             known = is_of_these and are_unchanged(meta.files, self.files)

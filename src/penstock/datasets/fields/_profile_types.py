@@ -22,14 +22,13 @@ from penstock.datasets.fields._tensor_types import (
     Optional,
     TextsType,
 )
+from penstock.decode import WHOLE_FLOATS
 
 _ITEMS = "[]"
 _ANY_NAME = "*"
 _FEW_WORDS = 256
 _TIMES_EACH = 10
 """A text is a category where there are few of them, and each comes again so often on average."""
-_WHOLE_FLOATS = 2**53
-"""Up to here every integer is a float64."""
 _INTEGERS = (pa.int64(), pa.uint64())
 _PLAIN: dict[str, NumberType | TextsType] = {
     "bool": NumberType(pa.bool_()),
@@ -170,7 +169,7 @@ class _Field:
         """The smallest and the largest integer; None where that is unknown."""
         counts = {kind: int(stats["count"]) for kind, stats in facts.items()}
         total = sum(counts.values())
-        if counts.keys() >= {"int", "float"} and self._is_within(-_WHOLE_FLOATS, _WHOLE_FLOATS):
+        if counts.keys() >= {"int", "float"} and self._is_within(-WHOLE_FLOATS, WHOLE_FLOATS):
             counts["float"] += counts.pop("int")
         most = max(counts, key=counts.__getitem__, default="")
         if total - counts.get(most, 0) <= share * total:

@@ -14,6 +14,7 @@ from pyarrow import csv
 from penstock._words import counted
 from penstock.decode import NumbersType, bad_rows, empty_batch, is_utf8, numbers_array
 from penstock.index.csv import (
+    INTEGER,
     MISQUOTED,
     find_misquoted,
     read_options,
@@ -196,7 +197,7 @@ class CsvParser:
 
 
 def _numbers_in(texts: pa.Array, type_: NumbersType) -> pa.Array:
-    is_integer = pc.match_substring_regex(texts, r"^[ \t]*-?[0-9]+[ \t]*$")
+    is_integer = pc.match_substring_regex(texts, INTEGER)
     parts = [
         pc.replace_with_mask(texts, mask, pa.scalar(None, texts.type))
         for mask in (pc.invert(is_integer), is_integer)

@@ -39,6 +39,11 @@ class InFolders(Dataset):
             schema, values = partitions_of(paths)
             self._folders = (dict(zip(schema.names, schema.types, strict=True)), values)
 
+    @property
+    def folder_fields(self) -> frozenset[str]:
+        """The fields in the names of folders, which the profile of an index leaves out."""
+        return frozenset(self._folders[0])
+
     @cached_property
     def fingerprint(self) -> str:
         return self._with_folders(self._sample_index.fingerprint, self._length)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from penstock.storage import StorageOptions
 
 _BLOCK = 1 << 20
-MOST_FETCHED = 64 << 20
-"""Bytes of a remote file that are read to count its lines."""
+_MOST_FETCHED, _MOST_READ = 64 << 20, 16 << 30
+"""Bytes of a remote and of a local file that are read to count its lines."""
 _MOST_UNPACKED = 1 << 30
 """Bytes of compressed files, of which none is counted but from its beginning."""
 
@@ -23,9 +23,14 @@ _newlines: dict[tuple[str, Entry], list[int]] = {}
 _unpacked = 0
 
 
+def is_too_far(path: str, offset: int) -> bool:
+    """Whether the lines before a byte of a file are too many to be counted for a message."""
+    return offset > (_MOST_FETCHED if is_remote(path) else _MOST_READ)
+
+
 def line_number(path: str, offset: int, options: StorageOptions) -> int | None:
     """Return the line at a byte of a file's text, from 1; None where counting reads too much."""
-    if is_remote(path) and offset > MOST_FETCHED:
+    if is_too_far(path, offset):
         return None
     store, name = locate(path, options)
     return _count(path, options, store.entry(name), offset)

@@ -17,6 +17,7 @@ from penstock.index.csv._quotes import MISQUOTED, find_merged, find_misquoted
 from penstock.index.csv._rows import line_ends
 from penstock.index.csv._scan import SHOWN_BYTES, CsvScan, CsvScanner
 from penstock.index.csv._types import (
+    INTEGER,
     TEXT,
     Dialect,
     TypesSeen,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from penstock.index.checked._checks import Look
     from penstock.index.profile._profile import Profile
 
-_INTEGER = r"^[ \t]*-?[0-9]+[ \t]*$"
 _NUMBER = (
     r"^[ \t]*-?(([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+"
     r"|(?i:nan|inf|infinity))[ \t]*$"
@@ -197,7 +197,7 @@ def _integer(text: str) -> object:
 
 
 _READERS: tuple[tuple[str, Callable[[str], object]], ...] = (
-    (_INTEGER, _integer),
+    (INTEGER, _integer),
     (_NUMBER, float),
     (_TRUTH, lambda text: text.lower() == "true"),
 )

@@ -38,8 +38,9 @@ _Correction: TypeAlias = "tuple[str, str, Callable[..., pa.Scalar], str]"
 """The kind that Arrow finds, a pattern that any or all texts match, and the kind that is meant."""
 # Arrow reads these as integers, but not as floats: they would not widen.
 _HEXADECIMAL: _Correction = (INT, r"^[ \t]*-?0[xX]", pc.any, TEXT)
-_DIGITS_ONLY: _Correction = (FLOAT, r"^[ \t]*-?[0-9]+[ \t]*$", pc.all, BIG)
-_INTEGER = re.compile(r"\s*-?[0-9]+\s*")
+INTEGER = r"^[ \t]*-?[0-9]+[ \t]*$"
+"""An expression for the text of an integer."""
+_DIGITS_ONLY: _Correction = (FLOAT, INTEGER, pc.all, BIG)
 _LONGEST_INTEGER = 300
 """Characters; floats end at 308 digits."""
 _Sign: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[\x01-\x09\x0b\x0c\x0e-\x7f]$")]
@@ -295,7 +296,7 @@ class TypesSeen:
 
 def _is_no_float(text: str) -> bool:
     """Whether a text is an integer that no float equals."""
-    is_integer = _INTEGER.fullmatch(text) is not None
+    is_integer = re.fullmatch(INTEGER, text) is not None
     return is_integer and (len(text) > _LONGEST_INTEGER or float(text) != int(text))
 
 
