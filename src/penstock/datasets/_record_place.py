@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from penstock.storage import StorageOptions
 
 _BLOCK = 1 << 20
-_MOST_COUNTED = 1 << 30
-"""Bytes of a local file that are read to count its lines."""
 
 
 class RecordPlace(NamedTuple):
@@ -75,12 +73,12 @@ class RecordPlaces:
         """The text there, and where it begins; `_blocks` yields what follows."""
         self._blocks: Iterator[bytes] = iter(())
 
-    def __call__(self, number: int, *, with_line: bool = True) -> RecordPlace | None:
+    def __call__(self, number: int) -> RecordPlace | None:
         """Return the place of a record; None where it lies in no file."""
-        return _place(self._source, number, self._line_at if with_line else None)
+        return _place(self._source, number, self._line_at)
 
     def _line_at(self, path: str, offset: int, options: StorageOptions) -> int | None:
-        if offset > (MOST_FETCHED if is_remote(path) else _MOST_COUNTED):
+        if is_remote(path) and offset > MOST_FETCHED:
             return None
         if path != self._path or offset < self._at:
             self._path, self._line, self._at = path, 1, 0
