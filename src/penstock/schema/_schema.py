@@ -229,14 +229,14 @@ class Schema(SchemaEdits, SchemaState):
         marks = (columns.schema.metadata or {}).get(STAND_INS)
         if marks is not None:
             there = ~np.frombuffer(marks, np.bool_)
-            own = replace(where, positions=where.positions[there], ids=where.ids[there], bins=None)
-            arrays = self._arrays_of(columns.filter(pa.array(there)), own)
-            found: LeafParts = {address: one.among(there) for address, one in arrays.items()}
+            rest = replace(where, positions=where.positions[there], ids=where.ids[there], bins=None)
+            parts = self._arrays_of(columns.filter(pa.array(there)), rest)
+            arrays: LeafParts = {address: leaf.spread(there) for address, leaf in parts.items()}
         else:
-            found = self._arrays_of(columns, where)
+            arrays = self._arrays_of(columns, where)
         if self._brings_records:
-            found[METADATA] = columns[RECORDS].to_pylist()
-        return found
+            arrays[METADATA] = columns[RECORDS].to_pylist()
+        return arrays
 
     def _arrays_of(self, columns: pa.RecordBatch, where: BatchPosition) -> LeafParts:
         batch, plan = BatchColumns(columns), self._bound()
