@@ -43,7 +43,7 @@ def test_a_line_is_counted_over_blank_lines_and_blocks(tmp_path: Path, ending: s
     view = source.take([30_007])
     path = f"{tmp_path}/b.jsonl{ending}"
     assert str(record_place(view, 0)) == f"{path}, line {lines[7]:,}"
-    found = places(30_007, with_line=False)
+    found = record_place(source, 30_007, with_line=False)
     assert found is not None
     assert str(found) == f"{path}, byte {found.offset:,}"
 

@@ -157,6 +157,13 @@ def test_leaves_that_both_trees_have_go_on_where_loading_is_not_strict(
     assert resumed.trained == saved[Net].net.trained[STEP:]
 
 
+def test_a_schema_may_be_lenient_where_its_module_is_not(saved: dict[type[Net], Saved]) -> None:
+    net = Grown()
+    net.schema.strict_loading = False
+    net.on_load_checkpoint(torch.load(saved[Net].path, weights_only=True))
+    assert net.statistics["record/x"].count > 0
+
+
 def test_a_leaf_of_another_kind_begins_anew_where_loading_is_not_strict(
     saved: dict[type[Net], Saved],
 ) -> None:

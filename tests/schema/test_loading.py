@@ -188,6 +188,17 @@ def test_predictions_hide_nothing_and_need_no_targets() -> None:
     assert batch["record/id"].state.tolist() == [[0]]
 
 
+def test_a_state_brings_its_labels_before_predictions_look_for_them() -> None:
+    own = schema()
+    fit_vocabulary(own, RECORDS)
+    options: dict[str, Any] = {"batch_size": 50, "num_workers": 0}
+    before = penstock.DataLoader(RECORDS, own.for_split("predict"), **options)
+    next(iter(before))
+    after = penstock.DataLoader(RECORDS, schema().for_split("predict"), **options)
+    after.load_state_dict(before.state_dict())
+    assert len([*after]) == 3  # And nothing warns of an empty vocabulary.
+
+
 def pieces(unit: int, start: int) -> Any:
     """Return a unit of a stream: records, or a record batch."""
     records = RECORDS[unit * 20 + start : unit * 20 + 20]

@@ -140,6 +140,17 @@ def test_a_leaf_warns_once_for_all_batches_epochs_and_splits() -> None:
     assert loader.stats()["odd_records"] == 16
 
 
+def test_a_record_of_a_stream_is_named_by_its_id() -> None:
+    def read(unit: int, start: int = 0) -> Any:
+        return iter([{"ev": "no" if unit == 256 else [{"v": 1}]}][start:])
+
+    own = Schema(Array(Number("v"), name="ev", max_length=2))
+    loader = penstock.DataLoader(penstock.stream([*range(257)], read), own, batch_size=1)
+    with pytest.warns(UserWarning, match="'no' stands where") as caught:
+        *_, last = loader
+    assert f"in record {last.ids[0]:,}; " in str(caught[0].message)
+
+
 @pytest.mark.parametrize("preprocessor", [None, dict])
 def test_a_data_module_names_file_and_line(tmp_path: Path, preprocessor: Any) -> None:
     file = line_file(tmp_path, [GOOD, {**GOOD, "ev": "none"}])

@@ -73,9 +73,9 @@ class RecordPlaces:
         """The text there, and where it begins; `_blocks` yields what follows."""
         self._blocks: Iterator[bytes] = iter(())
 
-    def __call__(self, number: int, *, with_line: bool = True) -> RecordPlace | None:
+    def __call__(self, number: int) -> RecordPlace | None:
         """Return the place of a record; None where it lies in no file."""
-        return _place(self._source, number, self._line_at if with_line else None)
+        return _place(self._source, number, self._line_at)
 
     def _line_at(self, path: str, offset: int, options: StorageOptions) -> int | None:
         if is_too_far(path, offset):

@@ -27,7 +27,7 @@ class SchemaMixin:
     Data modules read the schema from it. Checkpoints hold the tree, and the vocabularies and
     statistics of all ranks, which are brought together when training begins, at the end of each
     epoch, and when it ends. A checkpoint of another tree is refused, unless the module's
-    `strict_loading` is False.
+    or the schema's `strict_loading` is False.
 
     >>> import lightning.pytorch as pl
     >>> from penstock.schema import Number, SchemaModel
@@ -70,7 +70,8 @@ class SchemaMixin:
     def on_load_checkpoint(self, checkpoint: Mapping[str, Any]) -> None:
         """Hold what the schema had learnt."""
         super().on_load_checkpoint(checkpoint)  # type: ignore[misc]
-        self.schema.strict_loading = self.strict_loading  # type: ignore[attr-defined]
+        if not self.strict_loading:  # type: ignore[attr-defined]
+            self.schema.strict_loading = False
         if _KEY in checkpoint:
             # What one rank had not shared yet is to be counted on that rank alone.
             self.schema.configure_distributed(*ranks_of(self._trainer)[:2])  # type: ignore[attr-defined]

@@ -49,8 +49,7 @@ def feed_of(source: Any, recipe: Recipe, options: FeedOptions) -> Feed:  # noqa:
             "{'price': 'float32'}. Records as they are have no columns."
         )
     if isinstance(source, Source):
-        has_codes = any(type_.startswith("category") for type_ in recipe.types.values())
-        return Addressed(source, recipe, options, has_codes=has_codes)
+        return Addressed(source, recipe, options)
     if options.weights is not None or options.balance is not None:
         raise OptionError("weights and balance need records that have numbers: leave them out.")
     if isinstance(source, Stream):
@@ -99,12 +98,10 @@ def begin_of(
 class Addressed:
     """Tasks of record numbers, in an order that is a function; a `Feed`."""
 
-    def __init__(
-        self, source: Source, recipe: Recipe, options: FeedOptions, *, has_codes: bool = False
-    ) -> None:
-        """Begin a run; with `has_codes`, values are numbered as they come in the source."""
+    def __init__(self, source: Source, recipe: Recipe, options: FeedOptions) -> None:
         self._source = self._given = source
-        self._has_codes = has_codes
+        self._has_codes = any(type_.startswith("category") for type_ in recipe.types.values())
+        """Whether values are numbered as they come in the source."""
         self._schema = recipe.schema
         self._is_loose = getattr(recipe, "loose", None) is not None
         self._options = options

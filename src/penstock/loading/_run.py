@@ -61,7 +61,7 @@ class RunState:
         self._passes = 0
         self._late = -1
         """The number of a pass that may go on behind `set_epoch_late`."""
-        self._lightnings: int | None = None
+        self._set_by_lightning: int | None = None
         """The epoch that Lightning set last. It may make several passes in one epoch of its own:
         they are over this epoch and those that follow."""
         self._loaded: int | None = None
@@ -90,14 +90,14 @@ class RunState:
     def load(self, cursor: Point, set_epoch: int | None) -> None:
         """Let the next pass begin where a state stands."""
         self._go_to(cursor)
-        self._lightnings = set_epoch
+        self._set_by_lightning = set_epoch
         self._loaded = cursor.epoch if set_epoch is None else set_epoch
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next pass be over an epoch; the one that a loaded state stands in goes on."""
         is_there = self._is_set and epoch == self.cursor.epoch
         self._go_to(self.cursor if is_there else self.cursor.at(epoch))
-        self._lightnings, self._loaded = None, epoch
+        self._set_by_lightning, self._loaded = None, epoch
 
     def set_epoch_late(self, epoch: int) -> None:
         """Set the epoch as Lightning does: behind a loaded state, and late where it read ahead.
@@ -110,7 +110,7 @@ class RunState:
         is_there = self._is_set and epoch == self._loaded
         self._go_to(cursor if is_there else cursor.at(epoch))
         self._is_over = is_there and cursor.epoch != epoch and not cursor.position
-        self._late, self._lightnings = present, epoch
+        self._late, self._set_by_lightning = present, epoch
 
     @property
     def is_new(self) -> bool:
@@ -119,7 +119,7 @@ class RunState:
 
     def set_before(self) -> dict[str, int]:
         """Return what a state has besides the cursor."""
-        epoch = self._lightnings
+        epoch = self._set_by_lightning
         return {} if epoch in (None, self.cursor.epoch) else {SET_EPOCH: epoch}
 
     @property

@@ -51,7 +51,11 @@ def _blank(kind: pa.DataType) -> Any:  # noqa: ANN401 (one value of an Arrow typ
 
 
 def blank_like(value: Any) -> Any:  # noqa: ANN401 (a value of a record)
-    """Return a value of the same shape in which all is 0, empty, or None."""
+    """Return a value of the same shape in which all is 0, empty, or None.
+
+    >>> blank_like({"n": np.int64(3), "name": "a", "pairs": [(1.5, True)]})
+    {'n': np.int64(0), 'name': '', 'pairs': [(0.0, False)]}
+    """
     if isinstance(value, Mapping):
         return {name: blank_like(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -60,4 +64,4 @@ def blank_like(value: Any) -> Any:  # noqa: ANN401 (a value of a record)
         return np.zeros_like(value)
     if hasattr(value, "new_zeros"):  # A tensor.
         return value.new_zeros(value.shape)
-    return type(value)() if isinstance(value, int | float | str | bytes) else None
+    return type(value)() if isinstance(value, int | float | str | bytes | np.generic) else None

@@ -64,8 +64,8 @@ class LeafArrays:
         parts = [self.state, *self.content.values(), *(one for one in flags if one is not None)]
         return sum(part.nbytes for part in parts)
 
-    def among(self, there: NDArray[np.bool_]) -> LeafArrays:
-        """Return its rows where `there` is true, and hidden ones elsewhere: bool[B]."""
+    def spread(self, there: NDArray[np.bool_]) -> LeafArrays:
+        """Return its rows where `there`, bool[B], is true, and hidden ones elsewhere."""
 
         def rows(values: NDArray[Any], fill: int) -> NDArray[Any]:
             wide = np.full((len(there), *values.shape[1:]), fill, values.dtype)

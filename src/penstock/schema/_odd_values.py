@@ -65,12 +65,13 @@ class OddRecords:
     ) -> None:
         """Count the records of a batch, given their values by leaf, that count at all."""
         rows: set[int] = set()
+        numbers = ids if self._home is None else own_numbers(ids)
         for address, values in odd.items():
-            counting = [one for one in values if valid is None or valid[one.row]]
-            rows.update(one.row for one in counting)
+            counting = [value for value in values if valid is None or valid[value.row]]
+            rows.update(value.row for value in counting)
             if counting and address not in self._warned:
                 self._warned.add(address)
-                self._warn(address, counting[0], int(own_numbers(ids)[counting[0].row]))
+                self._warn(address, counting[0], int(numbers[counting[0].row]))
         self.count += len(rows)
 
     def _warn(self, address: str, value: OddValue, number: int) -> None:

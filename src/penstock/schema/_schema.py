@@ -86,6 +86,8 @@ class Schema(SchemaEdits, SchemaState):
         self._warned: set[str] = set()
         """The leaves that warned of a value of another structure."""
         self._odd = OddRecords(self._warned)
+        self._warns_of_no_labels = False
+        """Whether the next batch does: a state may be loaded before the first one."""
 
     @classmethod
     def of(cls, tree: Tree, vocabularies: Mapping[Address, Vocabulary]) -> Schema:
@@ -132,8 +134,7 @@ class Schema(SchemaEdits, SchemaState):
             self._learnt.begin_pass(global_rank, world_size)
         else:
             self._learnt.configure(global_rank, world_size)
-        if self.is_predicting:
-            self.warn_of_no_labels()
+        self._warns_of_no_labels = self.is_predicting
 
     @property
     def is_new(self) -> bool:
@@ -228,14 +229,14 @@ class Schema(SchemaEdits, SchemaState):
         marks = (columns.schema.metadata or {}).get(STAND_INS)
         if marks is not None:
             there = ~np.frombuffer(marks, np.bool_)
-            own = replace(where, positions=where.positions[there], ids=where.ids[there], bins=None)
-            arrays = self._arrays_of(columns.filter(pa.array(there)), own)
-            found: LeafParts = {address: one.among(there) for address, one in arrays.items()}
+            rest = replace(where, positions=where.positions[there], ids=where.ids[there], bins=None)
+            parts = self._arrays_of(columns.filter(pa.array(there)), rest)
+            arrays: LeafParts = {address: leaf.spread(there) for address, leaf in parts.items()}
         else:
-            found = self._arrays_of(columns, where)
+            arrays = self._arrays_of(columns, where)
         if self._brings_records:
-            found[METADATA] = columns[RECORDS].to_pylist()
-        return found
+            arrays[METADATA] = columns[RECORDS].to_pylist()
+        return arrays
 
     def _arrays_of(self, columns: pa.RecordBatch, where: BatchPosition) -> LeafParts:
         batch, plan = BatchColumns(columns), self._bound()
@@ -284,6 +285,9 @@ class Schema(SchemaEdits, SchemaState):
         self.note_odd(arrays, where, valid)
         if self._is_training:
             self._count_batch()
+        if self._warns_of_no_labels:
+            self._warns_of_no_labels = False
+            self.warn_of_no_labels()
         made: dict[str, Any] = {}
         for address, leaf in tree.active_requests.items():
             if address in arrays:

@@ -52,7 +52,7 @@ class SchemaState:
             if self.strict_loading:
                 raise _mismatch(then, now)
             same = then.items() & now.items()
-            states = [_part(one, {address for address, _ in same}) for one in states]
+            states = [_part(rank_state, {at for at, _ in same}) for rank_state in states]
         self._learnt.load_state_dict({"ranks": states} if "ranks" in state else states[0])
 
     def merged(self, states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -60,7 +60,9 @@ class SchemaState:
 
         As many ranks continue from it as they were; another number of them as after `synchronize`.
         """
-        learnt = [{key: one[key] for key in one if key not in _OF_TREE} for one in states]
+        learnt = [
+            {key: part for key, part in each.items() if key not in _OF_TREE} for each in states
+        ]
         return {**{key: states[0][key] for key in _OF_TREE if key in states[0]}, "ranks": learnt}
 
     def gathered_state(self, group: Any = None) -> dict[str, Any]:
@@ -115,6 +117,7 @@ def _mismatch(then: Mapping[str, str], now: Mapping[str, str]) -> SchemaMismatch
 def _part(state: State, addresses: set[str]) -> dict[str, Any]:
     """Return what a state has of some leaves."""
     parts = {
-        part: {at: one for at, one in state[part].items() if at in addresses} for part in _BY_LEAF
+        part: {at: lesson for at, lesson in state[part].items() if at in addresses}
+        for part in _BY_LEAF
     }
     return {**state, **parts, "frozen": [at for at in state["frozen"] if at in addresses]}

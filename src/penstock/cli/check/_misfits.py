@@ -21,23 +21,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.cli.check._parts import CheckTask
-    from penstock.datasets import Source
+    from penstock.datasets import RecordPlace, Source
     from penstock.schema import Schema
 
 _TOGETHER = 4096
 _KINDS = 2
 """Of labels: texts, and all others."""
-
-
-class _Fault(msgspec.Struct, frozen=True):
-    """What is wrong with one record, or is said of it."""
-
-    kind: str
-    record: int
-    address: str | None
-    value: str | None
-    """The value in short, where it is known."""
-    reason: str
 
 
 class RecordFinding(Finding, frozen=True, kw_only=True):
@@ -46,13 +35,14 @@ class RecordFinding(Finding, frozen=True, kw_only=True):
     record: int
     address: str | None
     value: str | None
+    """The value in short, where it is known."""
 
 
 class _Fit:
     """What the records of a source show of a schema."""
 
-    def __init__(self, schema: Schema, source: Source) -> None:
-        self._source = source
+    def __init__(self, schema: Schema, source: Source, path: str) -> None:
+        self._source, self._path = source, path
         _, self._bound = schema.bind(source)
         self._bound.strict = False  # Values of another structure are findings of their own.
         tree = schema.hyperparameters
@@ -66,29 +56,38 @@ class _Fit:
         """Of each vocabulary a label that is a text, under True, and one that is none, with the
         numbers of their records."""
 
-    def faults(self, ids: NDArray[np.int64]) -> list[_Fault]:
-        """Return what is wrong with some records, in their order."""
-        found: list[_Fault] = []
+    def faults(self, ids: NDArray[np.int64]) -> list[RecordFinding]:
+        """Return what is wrong with some records, in their order, without their places."""
+        faults: list[RecordFinding] = []
 
         def attempt(start: int, stop: int) -> None:
-            own = ids[start:stop]
-            arrays = self._bound.read_arrays(self._source, BatchPosition(0, 0, own, own))
-            found.extend(self._of_arrays(arrays, own))
+            part = ids[start:stop]
+            arrays = self._bound.read_arrays(self._source, BatchPosition(0, 0, part, part))
+            faults.extend(self._of_arrays(arrays, part))
 
         for row, why in bad_rows(len(ids), attempt, OF_A_RECORD):
             value, address = getattr(why, "value", None), str(getattr(why, "field", "")) or None
-            found.append(_Fault("misfit", int(ids[row]), address, value, str(why)))
-        return sorted(found, key=lambda fault: fault.record)
+            faults.append(self._fault("misfit", ids[row], address, value, str(why)))
+        return sorted(faults, key=lambda fault: fault.record)
 
-    def _of_arrays(self, arrays: Mapping[str, Any], ids: NDArray[np.int64]) -> Iterator[_Fault]:
+    def _fault(
+        self, kind: str, record: np.int64, address: str | None, value: str | None, reason: str
+    ) -> RecordFinding:
+        return RecordFinding(
+            kind, self._path, None, reason, record=int(record), address=address, value=value
+        )
+
+    def _of_arrays(
+        self, arrays: Mapping[str, Any], ids: NDArray[np.int64]
+    ) -> Iterator[RecordFinding]:
         for at, leaf in arrays.items():
             address = str(at)
             if address in self._empty and (leaf.state == ValueState.valued).any():
                 self._empty.discard(address)
             for odd in leaf.odd:
-                record = int(ids[odd.row])
+                record = ids[odd.row]
                 reason = f"record {record:,}: {address}: {odd.fact}; {odd.outcome}"
-                yield _Fault("wrong structure", record, address, odd.text, reason)
+                yield self._fault("wrong structure", record, address, odd.text, reason)
             if address in self._labels and len(self._labels[address]) < _KINDS:
                 yield from self._mixed(address, leaf, ids)
 
@@ -97,7 +96,7 @@ class _Fit:
         address: str,
         leaf: Any,  # noqa: ANN401 (the arrays of a leaf)
         ids: NDArray[np.int64],
-    ) -> Iterator[_Fault]:
+    ) -> Iterator[RecordFinding]:
         """Yield the first record with a label of a second kind."""
         codes, seen = leaf.content["codes"].reshape(-1), self._labels[address]
         for code, key in enumerate(leaf.labels):
@@ -112,14 +111,11 @@ class _Fit:
             seen[is_text] = (label, int(ids[row]))
             if len(seen) == _KINDS:
                 (text, first), (other, second) = seen[True], seen[False]
-                yield _Fault(
-                    "mixed labels",
-                    int(ids[row]),
-                    address,
-                    repr(label),
+                reason = (
                     f"{address}: {text!r} of record {first:,} is a text, {other!r} of record "
-                    f"{second:,} is none, and they are two labels",
+                    f"{second:,} is none, and they are two labels"
                 )
+                yield self._fault("mixed labels", ids[row], address, repr(label), reason)
 
     def lacks(self) -> Iterator[tuple[str, str]]:
         """Yield what all records lack: the kind of the finding, and the reason."""
@@ -134,13 +130,15 @@ class _Fit:
 
 def check_fit(task: CheckTask, source: Source, schema_path: str) -> Report:
     """Report each record that does not fit a schema, and the leaves that never have a value."""
-    fit, findings = _Fit(load_schema(schema_path, task.call.options), source), task.findings
+    schema, findings = load_schema(schema_path, task.call.options), task.findings
+    fit = _Fit(schema, source, task.path)
     places, every = RecordPlaces(source), task.numbers(len(source))
     with Progress(len(every), unit="records") as progress:
         for start in range(0, len(every), _TOGETHER):
             ids = np.array(every[start : start + _TOGETHER], np.int64)
             for fault in fit.faults(ids):
-                findings.add(_finding(task, fault, places))
+                is_shown = len(findings.shown) < findings.most
+                findings.add(_placed(fault, places(fault.record)) if is_shown else fault)
             progress.add(len(ids))
     if len(every) or task.sample is None:
         for kind, reason in fit.lacks():
@@ -164,19 +162,8 @@ def check_fit(task: CheckTask, source: Source, schema_path: str) -> Report:
     return report
 
 
-def _finding(task: CheckTask, fault: _Fault, places: RecordPlaces) -> RecordFinding:
-    is_shown = len(task.findings.shown) < task.findings.most
-    place = places(fault.record, with_line=is_shown)
-    path, line, at = task.path, None, ""
-    if place is not None:
-        path, line = place.path, place.line
-        at = f" ({'row' if place.is_row else 'at'} {place.offset:,})"
-    return RecordFinding(
-        kind=fault.kind,
-        path=path,
-        line=line,
-        reason=f"{fault.reason}{at}",
-        record=fault.record,
-        address=fault.address,
-        value=fault.value,
-    )
+def _placed(finding: RecordFinding, place: RecordPlace | None) -> RecordFinding:
+    if place is None:
+        return finding
+    reason = f"{finding.reason} ({'row' if place.is_row else 'at'} {place.offset:,})"
+    return msgspec.structs.replace(finding, path=place.path, line=place.line, reason=reason)
