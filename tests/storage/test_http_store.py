@@ -19,8 +19,16 @@ from penstock.errors import (
     StorageError,
     StoragePermissionError,
 )
-from penstock.storage import Meter, StorageOptions, is_pattern, is_remote, locate, match, metered
-from penstock.storage import _http_client
+from penstock.storage import (
+    Meter,
+    StorageOptions,
+    _http_client,
+    is_pattern,
+    is_remote,
+    locate,
+    match,
+    metered,
+)
 from penstock.storage._fork import guarded_client
 from tests.faults.child import run
 from tests.servers.http_lies import DRIPS, LIES, lying_server
@@ -241,13 +249,13 @@ def test_an_answer_that_drips_ends_with_the_time_of_a_request() -> None:
     with lying_server() as server:
         for name in DRIPS:
             store, inside = locate(f"{server.url}/{name}", options)
-            with pytest.raises(StorageError, match="did not answer in time|access denied"):
+            with pytest.raises(StorageError, match=r"did not answer in time|access denied"):
                 store.open(inside).read_at(0, 10)
 
 
 def test_a_connection_that_the_server_closed_meanwhile_is_replaced(web: HttpFiles) -> None:
     file = opened(web.put("/a", b"content"))
-    for connections in _http_client._kept.values():
+    for connections in _http_client._kept.values():  # noqa: SLF001 (as the server would)
         for connection in connections:
             connection.sock.shutdown(socket.SHUT_RD)
     assert file.read_at(0, 7) == b"content"

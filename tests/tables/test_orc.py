@@ -105,7 +105,7 @@ def test_a_time_zone_that_this_machine_lacks_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.orc"
     orc.write_table(table, path, compression="uncompressed")
     path.write_bytes(path.read_bytes().replace(b"GMT", b"XYZ"))
-    with pytest.raises(UnsupportedFileError, match="field 'x' is timestamp.*XYZ does not exist"):
+    with pytest.raises(UnsupportedFileError, match=r"field 'x' is timestamp.*XYZ does not exist"):
         penstock.open(path)[0]
 
 

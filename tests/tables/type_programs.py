@@ -55,9 +55,9 @@ def _places(path: Path, table: pa.Table) -> Iterator[tuple[str, Path | pa.Table]
 def refuse_types(path: Path) -> None:
     """Print every type that is not read and not refused by its name, in any verb."""
     for type_ in UNREAD:
-        for form in _WRITERS:
+        for form, new in _WRITERS.items():
             print(type_, form, flush=True)
-            _WRITERS[form](str(path), pa.schema({"n": pa.int64(), "x": type_})).close()
+            new(str(path), pa.schema({"n": pa.int64(), "x": type_})).close()
             with suppress(SchemaMismatchError):
                 print("READ", penstock.open(path))
             for verb in ("info", "show", "check", "profile"):

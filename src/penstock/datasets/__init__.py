@@ -65,9 +65,9 @@ if TYPE_CHECKING:
     from penstock.datasets.text._csv import CsvRows as CsvRows
     from penstock.datasets.text._dataset import Dataset as Dataset
     from penstock.datasets.text._jsonl import JsonlDataset as JsonlDataset
+    from penstock.datasets.text._line_numbers import line_of
     from penstock.datasets.tokens._dataset import TokensDataset as TokensDataset
     from penstock.datasets.tokens._source import TokenSource as TokenSource
-    from penstock.datasets.text._line_numbers import line_of
     from penstock.datasets.tokens._source import is_tokens
     from penstock.datasets.tokens._views import named_sources
     from penstock.datasets.tokens._with_aux import TokensWithAuxDataset as TokensWithAuxDataset
