@@ -18,6 +18,7 @@ import penstock
 from penstock.datasets import TokensDataset, kept_arrays, values_of
 from penstock.datasets import _values as values
 from penstock.errors import BadRecordsError, OptionError
+from penstock.storage._folders import hidden_name
 from tests.loading.token_samples import write_samples
 
 if TYPE_CHECKING:
@@ -99,6 +100,11 @@ def test_processes_find_the_same(path: Path, monkeypatch: pytest.MonkeyPatch, ca
     source = penstock.open(path)
     assert values_of(source, "n").tolist() == [*range(1, 200_001)]
     assert values_of(source, "len(text)").tolist() == (np.arange(200_000) % 7).tolist()
+    (first, _) = sorted((cache / "views").glob("*.npy"), key=lambda kept: kept.stat().st_mtime_ns)
+    first.unlink()
+    # As a caller leaves it that is killed.
+    (cache / "views" / hidden_name(first.stem, "tmp")).mkdir()
+    assert values_of(source, "n").tolist() == [*range(1, 200_001)]
     assert not [*(cache / "views").glob(".*penstock*")]
 
 

@@ -255,7 +255,7 @@ def test_an_answer_that_drips_ends_with_the_time_of_a_request() -> None:
 
 def test_a_connection_that_the_server_closed_meanwhile_is_replaced(web: HttpFiles) -> None:
     file = opened(web.put("/a", b"content"))
-    for connections in _http_client._kept.values():  # noqa: SLF001
+    for connections in _http_client._kept.values():  # noqa: SLF001 (as the server would)
         for connection in connections:
             connection.sock.shutdown(socket.SHUT_RD)
     assert file.read_at(0, 7) == b"content"

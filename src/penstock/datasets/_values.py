@@ -27,7 +27,7 @@ from penstock.datasets.views._views import fingerprint_of, origins_of
 from penstock.datasets.where._where import ONLY_LENGTHS, lengths_in, plain
 from penstock.decode import keep_pandas_out, read_around_bad
 from penstock.errors import BadRecordsError, MalformedLineError, OptionError
-from penstock.storage import HiddenFolder, cache_directory
+from penstock.storage import HiddenFolder, cache_directory, hidden_beside, remove_dead
 from penstock.work import Shared, UnitResults, run_units, viewed
 
 if TYPE_CHECKING:
@@ -150,7 +150,10 @@ def _by_units(  # noqa: PLR0913, PLR0917 (what, from where on, and how it shows)
     advance: Callable[[int], object],
 ) -> list[NDArray[Any]]:
     """Return the numbers of the records from `start` on, part by part."""
-    with HiddenFolder(cache_directory() / "views" / key) as hidden:
+    final = cache_directory() / "views" / key
+    for dead in hidden_beside(str(final), "tmp"):
+        remove_dead(dead)
+    with HiddenFolder(final) as hidden:
         results = UnitResults(str(hidden.path), suffix=".values")
         shared = Shared(source, keep_pandas_out)
         units = [

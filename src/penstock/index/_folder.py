@@ -202,6 +202,13 @@ def clear_dead_folders(final: Path) -> None:
     _remove_dead(final, lambda found: not _has_journal(found))
 
 
+def clear_replaced(place: IndexPlace) -> None:
+    """Remove the index that a builder replaced before it was killed, while none is at work."""
+    if not place.is_remote and hidden_beside(place.folder, "old"):
+        with suppress(IndexTimeoutError, OSError), only_builder(place.folder, 0):
+            clear_dead_folders(Path(place.folder))
+
+
 def _remove_dead(final: Path, undo: Callable[[Path], bool]) -> None:
     for found in hidden_beside(str(final), "tmp"):
         with suppress(OSError):  # The folder of another user.

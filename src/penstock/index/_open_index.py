@@ -20,7 +20,13 @@ from penstock.errors import (
 )
 from penstock.index._build import BuildOptions, Mode, build_index, has_additions
 from penstock.index._fingerprint import digest
-from penstock.index._folder import appears, bring_back, only_builder
+from penstock.index._folder import (
+    appears,
+    bring_back,
+    clear_dead_folders,
+    only_builder,
+    work_place,
+)
 from penstock.index._listing import IndexPlace, Listing, place_of
 from penstock.index._load import kind_in, load_index
 from penstock.index._names import FILES, META, rebuilding
@@ -87,6 +93,7 @@ def make_index(  # noqa: PLR0913 (options, given by name)
         check_kind(old.meta, scanner, place.folder)
         build = build.on_top_of(old.meta, place.folder)
         if not has_additions(listing, old.meta, place.folder):
+            clear_dead_folders(work_place(place))
             return old.meta
         return build_index(listing, scanner, place, build, old)
 

@@ -18,7 +18,12 @@ from penstock.errors import (
     StaleIndexError,
 )
 from penstock.index._build import BuildOptions, build_index, has_additions
-from penstock.index._folder import bring_back_records, only_builder, refuse_put_aside
+from penstock.index._folder import (
+    bring_back_records,
+    clear_replaced,
+    only_builder,
+    refuse_put_aside,
+)
 from penstock.index._formats import format_named
 from penstock.index._listing import cached_place, list_again, places_of
 from penstock.index._load import meta_of
@@ -83,6 +88,7 @@ def open_or_build(  # noqa: PLR0913 (options, given by name)
     check_kind(meta, scanner, place.folder)
     found = changes(listing, meta)
     if not any(found):
+        clear_replaced(place)
         return opened
     if refresh == "update" or (refresh == "auto" and is_own(meta, place)):
         return _Refreshing(listing, scanner, place, progress).refreshed(opened, refresh)

@@ -182,14 +182,18 @@ def build(source: Source, wanted: Wanted, root: Path, how: Building, freshness: 
 
 
 def remove_finished(root: Path, has_all: Callable[[pa.Schema], bool]) -> None:
-    """Remove units of columns that are all there: their builder was killed after the last one."""
-    folders = [*root.glob(f"{BUILDING}*")]
+    """Remove what a builder left that was killed after its last column.
+
+    That is a column that was replaced, and units of columns that are all there.
+    """
+    folders = [path for path in root.glob(".*") if is_of_columns(path.name)]
     if not folders:
         return
     with holder_of(root / COLUMNS_LOCK) as builder:
         for folder in folders if builder == "gone" else ():
             schema = _schema_in(folder)
-            if schema is not None and has_all(schema):
+            is_column = not folder.name.startswith(BUILDING)
+            if is_column or (schema is not None and has_all(schema)):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
