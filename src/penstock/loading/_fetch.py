@@ -117,10 +117,10 @@ class Fetch:
         bad: list[Bad] = []
         if not len(task.where.ids):
             return ReadRows(None, bad, time.perf_counter() - began, opened)
-        if self._masked and self._known_bad(source, task.where.ids).any():
-            # To read them all would only say that some of them are bad.
-            bad = self._rows_to_mask(opened)
         try:
+            if self._masked and self._known_bad(source, task.where.ids).any():
+                # To read them all would only say that some of them are bad.
+                bad = self._rows_to_mask(opened)
             read = self._read(opened, bad)
         except Exception as why:  # noqa: BLE001 (raised again, or of a record)
             bad = self._rows_to_mask(opened, why)
