@@ -244,6 +244,12 @@ def test_integers_and_booleans_are_counted() -> None:
     assert source.value_counts("b") == {False: 2, True: 5}
 
 
+def test_integers_beside_a_null_are_counted_exactly() -> None:
+    big = 2**53
+    source = penstock.open([{"n": n} for n in (big + 1, None, big, big + 1)])
+    assert source.value_counts("n") == {big + 1: 2, big: 1}
+
+
 def test_a_category_that_may_be_missing_everywhere_has_no_classes(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"n": 1}\n')
     loader = penstock.DataLoader(tmp_path, {"c": "category?"}, batch_size=1)

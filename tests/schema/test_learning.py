@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 import penstock
-from penstock.errors import OptionError
+from penstock.errors import OptionError, SchemaMismatchError
 from penstock.schema import (
     Array,
     Category,
@@ -21,6 +21,9 @@ from penstock.schema import (
     where,
 )
 from tests.schema.both_paths import assert_equal
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WORDS = [{"k": f"w{number % 11}", "s": [f"t{number % 7}"], "x": number} for number in range(40)]
 
@@ -56,6 +59,14 @@ def test_fitting_names_what_it_takes() -> None:
         fit_vocabulary(object(), WORDS)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="the source is missing"):
         fit_vocabulary(schema())
+
+
+def test_fitting_names_the_place_of_a_value_that_does_not_fit(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"x": 1}\n{"x": "one"}\n')
+    with pytest.raises(SchemaMismatchError, match=r"record/x: 'one'.*a\.jsonl, line 2") as raised:
+        fit_vocabulary(Schema(Number("x")), path)
+    assert "where" in raised.value.remedy
 
 
 def test_a_leaf_that_is_not_active_learns_when_it_is() -> None:

@@ -90,7 +90,8 @@ def value_counts(source: Source, name: str) -> dict[Any, int]:
     values = vocabulary(root, name, len(root))
     counts = dict.fromkeys(_words(values), 0)
     for ids in id_ranges(0, len(source)):
-        words, numbers = _column(source, name, ids, [values.type]).value_counts().flatten()
+        column = _column(source, name, ids, [values.type]).drop_null()
+        words, numbers = column.value_counts().flatten()
         for word, count in zip(_words(words), numbers.to_pylist(), strict=True):
             if word in counts:
                 counts[word] += count
@@ -98,6 +99,7 @@ def value_counts(source: Source, name: str) -> dict[Any, int]:
 
 
 def _words(values: pa.Array) -> list[Any]:
+    """Return values of which none is null: integers beside a null would become floats."""
     words: list[Any] = values.to_numpy(zero_copy_only=False).tolist()
     return words
 

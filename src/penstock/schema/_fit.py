@@ -12,9 +12,9 @@ import numpy as np
 
 from penstock._words import counted
 from penstock.batch import BatchPosition
-from penstock.datasets import Source
+from penstock.datasets import Source, record_place
 from penstock.datasets import open as open_source
-from penstock.errors import OptionError
+from penstock.errors import OptionError, SchemaMismatchError
 from penstock.schema._nodes import ValueState, check_count
 from penstock.schema._schema import Schema
 from penstock.schema._statistics import agreed
@@ -106,6 +106,16 @@ def _training(schema: Schema | HasTraining, source: Any) -> tuple[Schema, Any]:
     return schema.training_records()
 
 
+def _with_place(why: SchemaMismatchError, source: Source) -> SchemaMismatchError:
+    """Return the error of a record with the place of that record."""
+    number = getattr(why, "record", None)
+    place = None if number is None else record_place(source, number)
+    if place is not None and place.path not in why.fact:
+        why.fact = f"{why.fact.rstrip('.')} ({place})."
+    why.advise(why.remedy or "Correct the record, or fit without it: source.where(…).")
+    return why
+
+
 def _hold(words: Vocabulary, keys: Sequence[Any], address: Address) -> None:
     words.load_snapshot([*map(key_label, keys)])
     if len(keys) > len(words):
@@ -132,7 +142,10 @@ def _arrays(schema: Schema, source: Any) -> Iterator[Mapping[str, Any]]:
         for start in range(0, len(opened), _TOGETHER):
             ids = np.arange(start, min(start + _TOGETHER, len(opened)))
             where = BatchPosition(0, 0, ids, ids)
-            arrays = bound.read_arrays(opened, where)
+            try:
+                arrays = bound.read_arrays(opened, where)
+            except SchemaMismatchError as why:
+                raise _with_place(why, opened) from None
             bound.note_odd(arrays, where)
             yield arrays
             progress.add(len(ids))

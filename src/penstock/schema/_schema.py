@@ -374,7 +374,7 @@ class Schema(SchemaEdits, SchemaState):
             return self.for_split(split).encode(records, split, preprocess)
         rows = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in records]
         if preprocess is not None:
-            rows = [preprocess(one) for one in rows]
+            rows = list(map(preprocess, rows))
         for number, one in enumerate(rows):
             if not isinstance(one, dict):
                 what = "a record" if preprocess is None else "what preprocess returns"

@@ -144,6 +144,8 @@ class TableHead(ABC):
             remedy = f"{_WRITE_AGAIN}{leave_out}. {_OR_DAMAGED}"
         else:
             kind, remedy = CorruptFileError, "The file is damaged: copy or write it again."
+            if "checksum" in said.lower():
+                remedy += " Where its writer makes wrong checksums: page_checksums=False."
         return kind(f"{fact}{said}.", remedy=remedy, path=file.path)
 
     @abstractmethod

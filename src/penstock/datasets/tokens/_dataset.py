@@ -363,7 +363,7 @@ def open_tokens(
             f"{path} does not say of which type its tokens are, and uint16 and uint32 are both "
             "possible.",
             remedy="Give the one that they were written with: format_options={'token_dtype': "
-            "'uint32'} (--token-dtype uint32).",
+            "'uint16'} or {'token_dtype': 'uint32'} (--token-dtype).",
         )
     return dataset
 

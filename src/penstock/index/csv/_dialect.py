@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from penstock._words import warn_once
-from penstock.errors import MalformedLineError
+from penstock.errors import MalformedLineError, OptionError
 from penstock.index._heads import head_of
 from penstock.index.csv._quotes import find_merged, find_misquoted
 from penstock.index.csv._rows import RowFinder
@@ -172,7 +172,10 @@ def _is_clean(head: bytes, dialect: Dialect, columns: int, *, is_whole: bool) ->
     try:
         rows = finder.add(head)
         rows = np.concatenate([rows, finder.finish()]) if is_whole else rows
-    except MalformedLineError:  # As of a quote that is never closed; the scan names the file.
+    except (
+        MalformedLineError,
+        OptionError,
+    ):  # As of JSON; the scan names the file.
         return False
     text = head[: int(rows[-1].sum()) if len(rows) else 0]
     starts = rows[:, 0]
