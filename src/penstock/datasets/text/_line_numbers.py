@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from penstock.datasets._views import bare_origins
 from penstock.jsonl import compression_of, decompressed
-from penstock.storage import Entry, Store, is_remote, locate
+from penstock.storage import Entry, StorageOptions, is_remote, locate
 
 if TYPE_CHECKING:
     from penstock.datasets._source import Source
-    from penstock.storage import StorageOptions
 
 _BLOCK = 1 << 20
 _MOST_FETCHED = 64 << 20
@@ -30,13 +29,14 @@ def line_number(path: str, offset: int, options: StorageOptions) -> int | None:
     if is_remote(path) and offset > _MOST_FETCHED:
         return None
     store, name = locate(path, options)
-    return _count(path, store, store.entry(name), offset)
+    return _count(path, options, store.entry(name), offset)
 
 
 @lru_cache(maxsize=4096)  # A search for bad records meets each of them several times.
-def _count(path: str, store: Store, entry: Entry, offset: int) -> int | None:
+def _count(path: str, options: StorageOptions, entry: Entry, offset: int) -> int | None:
     global _unpacked  # noqa: PLW0603 (one sum a process)
-    with closing(store.open(entry.name, entry)) as file:
+    store, name = locate(path, options)
+    with closing(store.open(name, entry)) as file:
         if compression_of(path) is not None:
             if _unpacked + offset > _MOST_UNPACKED:
                 return None
