@@ -77,7 +77,8 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, cast: Cast) -> pa.Recor
     arrays = []
     for field in schema:
         array = batch.column(field.name) if field.name in names else pa.nulls(batch.num_rows)
-        array = to_plain_form(array)
+        if not array.type.equals(field.type):
+            array = to_plain_form(array)
         if not field.nullable and array.null_count:
             raise _null(field, field.name, null_rows(array))
         arrays.append(fit_array(array, field.type, field.name, cast))

@@ -82,9 +82,11 @@ class Answer:
 
     def _let_go(self) -> None:
         """Keep the connection if the body came to its end."""
+        if len(_kept) > _MOST_SERVERS:
+            _close_kept()
         kept = _kept.setdefault(self._key, [])
         is_whole = self._response.isclosed() and self._connection.sock is not None
-        if is_whole and len(kept) < _MOST_CONNECTIONS and len(_kept) <= _MOST_SERVERS:
+        if is_whole and len(kept) < _MOST_CONNECTIONS:
             kept.append(self._connection)
         else:
             self._close()
@@ -240,10 +242,11 @@ class _TimedSocket(io.RawIOBase):
 
 
 def _close_kept() -> None:
-    for connections in _kept.values():
-        for connection in connections:
-            connection.close()
-    _kept.clear()
+    with suppress(KeyError):  # It is empty.
+        while True:
+            _, connections = _kept.popitem()
+            for connection in connections:
+                connection.close()
 
 
 os.register_at_fork(after_in_child=_close_kept)

@@ -140,7 +140,8 @@ class TableHead(ABC):
         elif _OUTSIDE.search(said) or _is_not_supported(why):
             said = said.removeprefix("In column 0: Invalid: ")
             what = "it holds a value outside of that" if _OUTSIDE.search(said) else _NOT_READ
-            fact += f"field {schema.names[0]!r} is {schema.types[0]}, and {what}: "
+            field = f"field {schema.names[0]!r} is {schema.types[0]}, and " * (len(schema) == 1)
+            fact += f"{field}{what}: "
             remedy = f"{_WRITE_AGAIN}{leave_out}. {_OR_DAMAGED}"
         else:
             kind, remedy = CorruptFileError, "The file is damaged: copy or write it again."
