@@ -30,13 +30,13 @@ class RecordPlace(NamedTuple):
     line: int | None
     """Counted from 1; None where records are no lines, or lie too far behind to be counted."""
     offset: int
-    """The first byte of the record; of a table its row."""
+    """The first byte of the record; of a table its row, of a stream its number in the unit."""
     is_row: bool
 
     def __str__(self) -> str:
         if self.line is not None:
             return f"{self.path}, line {self.line:,}"
-        return f"{self.path}, {'row' if self.is_row else 'byte'} {self.offset:,}"
+        return f"{self.path}{', row' if self.is_row else ' at'} {self.offset:,}"
 
 
 class RecordPlaces:
@@ -61,7 +61,8 @@ class RecordPlaces:
         path, offset, size = source.location(number)
         origin = next((one for one in bare_origins(source) if path in one.files), source)
         if origin.sample_index is None:
-            return RecordPlace(path, None, offset, is_row=not size)
+            is_row = not size and not hasattr(source, "home")
+            return RecordPlace(path, None, offset, is_row)
         line = None
         if with_line and offset <= (_MOST_FETCHED if is_remote(path) else _MOST_COUNTED):
             line = self._line_at(path, offset, origin.storage_options)
