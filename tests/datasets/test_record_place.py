@@ -45,7 +45,7 @@ def test_a_line_is_counted_over_blank_lines_and_blocks(tmp_path: Path, ending: s
     assert str(record_place(view, 0)) == f"{path}, line {lines[7]:,}"
     found = record_place(source, 30_007, with_line=False)
     assert found is not None
-    assert str(found) == f"{path}, byte {found.offset:,}"
+    assert str(found) == f"{path} at {found.offset:,}"
 
 
 def test_tables_have_rows_and_memory_has_no_place(tmp_path: Path) -> None:

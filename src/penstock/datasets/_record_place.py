@@ -29,13 +29,13 @@ class RecordPlace(NamedTuple):
     line: int | None
     """Counted from 1; None where records are no lines, or lie too far behind to be counted."""
     offset: int
-    """The first byte of the record; of a table its row."""
+    """The first byte of the record; of a table its row, of a stream its number in the unit."""
     is_row: bool
 
     def __str__(self) -> str:
         if self.line is not None:
             return f"{self.path}, line {self.line:,}"
-        return f"{self.path}, {'row' if self.is_row else 'byte'} {self.offset:,}"
+        return f"{self.path}{', row' if self.is_row else ' at'} {self.offset:,}"
 
 
 def record_place(source: Source, number: int, *, with_line: bool = True) -> RecordPlace | None:
@@ -75,7 +75,24 @@ class RecordPlaces:
 
     def __call__(self, number: int) -> RecordPlace | None:
         """Return the place of a record; None where it lies in no file."""
+<<<<<<< HEAD
         return _place(self._source, number, self._line_at)
+=======
+        source = self._source
+        if not source.files:
+            return None
+        if self._home is not None:
+            number = int(own_numbers(np.array([number]))[0])
+        path, offset, size = source.location(number)
+        origin = next((one for one in bare_origins(source) if path in one.files), source)
+        if origin.sample_index is None:
+            is_row = not size and not hasattr(source, "home")
+            return RecordPlace(path, None, offset, is_row)
+        line = None
+        if with_line and offset <= (_MOST_FETCHED if is_remote(path) else _MOST_COUNTED):
+            line = self._line_at(path, offset, origin.storage_options)
+        return RecordPlace(path, line, offset, is_row=False)
+>>>>>>> wt-values
 
     def _line_at(self, path: str, offset: int, options: StorageOptions) -> int | None:
         if is_too_far(path, offset):

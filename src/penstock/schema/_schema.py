@@ -369,8 +369,7 @@ class Schema(SchemaEdits, SchemaState):
             strata: The split; only "train" learns labels.
             preprocess: Applied to each record; returns a dict.
         """
-        split = split_named(strata)
-        if split is not self.strata:
+        if (split := split_named(strata)) is not self.strata:
             return self.for_split(split).encode(records, split, preprocess)
         rows = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in records]
         if preprocess is not None:
