@@ -54,7 +54,8 @@ def _place(
     path, offset, size = source.location(number)
     origin = next((one for one in bare_origins(source) if path in one.files), source)
     if not origin.has_lines:
-        return RecordPlace(path, None, offset, is_row=not size)
+        is_row = not size and not hasattr(source, "home")
+        return RecordPlace(path, None, offset, is_row)
     line = None if count is None else count(path, offset, origin.storage_options)
     return RecordPlace(path, line, offset, is_row=False)
 
@@ -75,24 +76,7 @@ class RecordPlaces:
 
     def __call__(self, number: int) -> RecordPlace | None:
         """Return the place of a record; None where it lies in no file."""
-<<<<<<< HEAD
         return _place(self._source, number, self._line_at)
-=======
-        source = self._source
-        if not source.files:
-            return None
-        if self._home is not None:
-            number = int(own_numbers(np.array([number]))[0])
-        path, offset, size = source.location(number)
-        origin = next((one for one in bare_origins(source) if path in one.files), source)
-        if origin.sample_index is None:
-            is_row = not size and not hasattr(source, "home")
-            return RecordPlace(path, None, offset, is_row)
-        line = None
-        if with_line and offset <= (_MOST_FETCHED if is_remote(path) else _MOST_COUNTED):
-            line = self._line_at(path, offset, origin.storage_options)
-        return RecordPlace(path, line, offset, is_row=False)
->>>>>>> wt-values
 
     def _line_at(self, path: str, offset: int, options: StorageOptions) -> int | None:
         if is_too_far(path, offset):
