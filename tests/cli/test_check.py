@@ -335,6 +335,19 @@ def test_processes_find_the_same_in_the_same_order(logs: Path) -> None:
     assert (cut.shown, cut.kinds, cut.records) == (whole.shown, whole.kinds, whole.records)
 
 
+def test_csv_files_without_a_common_column_are_a_finding(tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    written(folder / "0.csv", "no,rows")
+    written(folder / "a.csv", "x,y", "1,2")
+    written(folder / "b.csv", "p,q", "1,2")
+    written(folder / "c.csv", "z,x", "1,2")
+    told = document("check", folder, code=1)
+    assert told["kinds"] == {"differing schema": 1}
+    assert told["shown"][0]["path"].endswith("b.csv")
+    assert "have no column in common: x, y … and p, q" in told["shown"][0]["reason"]
+    assert told == document("check", folder, "--workers", "2", code=1)
+
+
 def test_rows_of_csv_that_cannot_be_read_are_findings(tmp_path: Path) -> None:
     folder = tmp_path / "t"
     written(folder / "a.csv", "id,name", "1,ann", "2", '3,"two', 'lines"', "4,x,y", b"5,\xff")

@@ -194,6 +194,21 @@ def test_tables_have_the_types_of_their_schema_and_null_where_there_is_some(
     assert fields(tmp_path / "t.tsv") == {"id": "int64", "name": "string"}
 
 
+def test_columns_of_integers_and_floats_are_float64_where_that_changes_no_number(
+    tmp_path: Path,
+) -> None:
+    integers = {"id": [1, None], "n": [2**53 + 1, 2], "s": [{"x": 1}, {"x": 2}], "l": [[1], [2]]}
+    floats = {"id": [3.5, 2.0], "n": [1.5, 2.0], "s": [{"x": 1.5}, {"x": 2.0}], "l": [[0.5], []]}
+    for name, columns in (("a", integers), ("b", floats)):
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+    types = fields(tmp_path)
+    assert types == {"id": "float64", "s.x": "float64", "l": "list<float64>"}
+    (batch,) = penstock.DataLoader(tmp_path, types, batch_size=4, num_workers=0, shuffle=False)
+    assert batch["s.x"].tolist() == [1, 2, 1.5, 2]
+    text = succeed("profile", tmp_path, "--as", "fields")
+    assert '# "n" is left out: no tensor stands for float and int' in text
+
+
 def test_many_records_are_profiled_by_processes_and_give_the_same(tmp_path: Path) -> None:
     table = pa.table({"id": range(3000), "x": [n / 7 for n in range(3000)]})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=500)

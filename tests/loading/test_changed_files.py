@@ -133,3 +133,16 @@ def test_processes_that_find_the_index_fresh_again_name_the_files_too(folder: Pa
         run = [sys.executable, "-c", RESUME, str(folder), state]
         done = subprocess.run(run, check=True, capture_output=True, text=True, env=os.environ)
         assert f"{folder}/a.jsonl shrank (81 bytes then, 9 now)" in done.stdout
+
+
+def test_only_files_of_the_run_are_named_where_another_has_equal_bytes(folder: Path) -> None:
+    for name in ("1/a.jsonl", "2/b.jsonl"):
+        (folder / name).parent.mkdir()
+        (folder / name).write_text('{"n": 1}\n' * 9)
+    states = [state_of(folder / name) for name in "12"]
+    (folder / "2/b.jsonl").write_text('{"n": 7}\n')
+    for state in states:
+        told = refusal(folder / "2", state)
+        assert f"; {folder}/2/b.jsonl shrank (81 bytes then, 9 now) (fing" in told
+    (folder / "2/b.jsonl").rename(folder / "2/c.jsonl")
+    assert ".jsonl" not in refusal(folder / "2", states[1])

@@ -15,6 +15,7 @@ from penstock.index import file_fingerprint
 from penstock.storage import cache_directory, locate, read_metadata
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from penstock.datasets._source import Source
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 5
-_kept: set[Path] = set()
-"""What this process has kept."""
+_kept: set[tuple[str, ...]] = set()
+"""What this process has kept: fingerprints, each with the first file of every origin."""
 
 
 class _File(msgspec.Struct, array_like=True):
@@ -39,11 +40,12 @@ class _File(msgspec.Struct, array_like=True):
 
 def remember_files(source: Source, fingerprint: str) -> None:
     """Keep in the cache directory what the files of a source are now, under a fingerprint of it."""
-    path = _path(fingerprint)
-    if path in _kept:
+    kept = (fingerprint, *(path for one in bare_origins(source) for path in one.files[:1]))
+    if kept in _kept:
         return
-    _kept.add(path)
+    _kept.add(kept)
     files = _files(source)
+    path = _folder() / f"{_key(fingerprint)}-{fingerprint_of('paths', *files)}.json"
     if files and not path.exists():
         with suppress(StorageError):  # Without a cache, a refused resume says less.
             keep_file(path, lambda draft: draft.write(msgspec.json.encode([*files.values()])))
@@ -52,14 +54,14 @@ def remember_files(source: Source, fingerprint: str) -> None:
 def changes_since(source: Source, fingerprint: str) -> str:
     """Return which files are not what they were under a fingerprint, for an error.
 
-    Empty where nothing is known of that fingerprint. Files that grew or are new come last: where
-    records only were appended, they are not why numbers changed.
+    Empty where nothing is known of that fingerprint and any of these paths. Files that grew or are
+    new come last: where records only were appended, they are not why numbers changed.
     """
-    then = from_cache(_path(fingerprint), _decoded)
-    if then is None:
+    now = _files(source)
+    then = _files_then(fingerprint, now)
+    if not then:
         return ""
     options = {path: one.storage_options for one in bare_origins(source) for path in one.files}
-    now = _files(source)
     lost: list[str] = []
     more: list[str] = []
     for file in then:
@@ -80,8 +82,25 @@ def changes_since(source: Source, fingerprint: str) -> str:
     return f"; {few(changes, _SHOWN) or same}"
 
 
-def _path(fingerprint: str) -> Path:
-    return cache_directory() / "files" / f"{fingerprint_of('files', fingerprint)}.json"
+def _folder() -> Path:
+    return cache_directory() / "files"
+
+
+def _key(fingerprint: str) -> str:
+    return fingerprint_of("files", fingerprint)
+
+
+def _files_then(fingerprint: str, now: Mapping[str, _File]) -> list[_File]:
+    """Return the files that were kept under a fingerprint, of the source most like the one now.
+
+    Sources of equal bytes at other paths have the same fingerprint.
+    """
+    kept = [
+        from_cache(path, _decoded) or [] for path in _folder().glob(f"{_key(fingerprint)}-*.json")
+    ]
+    shared = [sum(file.path in now for file in files) for files in kept]
+    most = max(shared, default=0)
+    return kept[shared.index(most)] if most and shared.count(most) == 1 else []
 
 
 def _decoded(path: Path) -> list[_File]:

@@ -68,6 +68,8 @@ class PartFindings(msgspec.Struct):
     """Files that could not be read, and why."""
     kinds: dict[str, int] = {}
     findings: list[Finding] = []
+    columns: list[str] = []
+    """Of a CSV file that has rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,10 @@ class CheckPart(ABC):
             yield Finding("missing file", self.path, None, str(failure))
         except (OSError, StaleIndexError) as failure:
             seen.errors.append((self.path, str(failure)))
+
+    def misfit(self, columns: Mapping[str, list[str]]) -> str:
+        """Return why the columns of files do not go together; empty where they do."""
+        return ""
 
     @abstractmethod
     def findings(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
@@ -253,6 +259,8 @@ class Findings:
     errors: dict[str, str] = field(default_factory=dict)
     records: int = 0
     text_bytes: int = 0
+    _columns: dict[str, list[str]] = field(default_factory=dict)
+    """Of the first file that has some."""
     _lines: int = 0
     """Before the current part, in its file."""
 
@@ -269,6 +277,10 @@ class Findings:
         for finding in found.findings:
             line = None if finding.line is None else finding.line + self._lines
             self._show(msgspec.structs.replace(finding, line=line))
+        if found.columns:
+            self._columns = self._columns or {part.path: found.columns}
+            if reason := part.misfit(self._columns | {part.path: found.columns}):
+                self.add(Finding("differing schema", part.path, None, reason))
         self.records += found.records
         self.text_bytes += found.text_bytes
         self._lines += found.newlines

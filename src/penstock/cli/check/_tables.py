@@ -32,7 +32,7 @@ from penstock.index import (
     check_part,
     scan_rows,
 )
-from penstock.index.csv import DELIMITERS
+from penstock.index.csv import DELIMITERS, check_columns
 from penstock.jsonl import compression_of
 from penstock.tables import CommonColumns, UnifiedSchema, partitions_of
 from penstock.work import grouped
@@ -98,6 +98,14 @@ class CsvPart(CheckPart):
         except OptionError as failure:
             yield Finding("malformed header", self.path, None, str(failure))
 
+    def misfit(self, columns: Mapping[str, list[str]]) -> str:
+        """Return what opening the files raises."""
+        try:
+            check_columns(columns.items(), self.dialect)
+        except SchemaMismatchError as failure:
+            return str(failure)
+        return ""
+
     def _rows(
         self, part: FilePart, seen: PartFindings, advance: Callable[[int], object]
     ) -> Iterator[Finding]:
@@ -105,6 +113,7 @@ class CsvPart(CheckPart):
         scanned = scan_rows(part, CsvScanner(**self.dialect), look, advance)
         seen.records += scanned.records
         seen.text_bytes += scanned.text_bytes
+        seen.columns = scanned.facts["columns"] if scanned.records else []
         first, *others = scanned.facts["columns"] or [""]
         if not others and not self.is_chosen and any(sign in first for sign in DELIMITERS):
             shown = self.dialect["delimiter"]

@@ -157,6 +157,8 @@ class _Field:
         self.is_category = bool(is_few) and distinct * _TIMES_EACH <= known["count"]
         self.kinds: frozenset[str] = frozenset(known["types"]) - {"null"}
         """What its values are, rare ones aside; `float` also stands for integers among floats."""
+        self.is_mixed = False
+        """Whether it holds integers and floats that float64 holds exactly, and nothing else."""
         self.why_no_type = ""
         """Why only `json` holds all values; empty where another type does."""
         self._look_at({kind: known["types"][kind] for kind in self.kinds}, rare)
@@ -171,6 +173,7 @@ class _Field:
         total = sum(counts.values())
         if counts.keys() >= {"int", "float"} and self._is_within(-WHOLE_FLOATS, WHOLE_FLOATS):
             counts["float"] += counts.pop("int")
+            self.is_mixed = len(counts) == 1
         most = max(counts, key=counts.__getitem__, default="")
         if total - counts.get(most, 0) <= share * total:
             rare = counts.keys() - {most}
@@ -300,7 +303,7 @@ def _checked(field: _Field, *, has_schema: bool) -> _Field:
         raise _HasNoTypeError("it is null everywhere")
     if kinds == {"object"}:
         raise _HasNoTypeError
-    if has_schema:
+    if has_schema and not innermost.is_mixed:
         raise _HasNoTypeError(f"no tensor stands for {' and '.join(sorted(kinds))}")
     return innermost
 

@@ -27,6 +27,7 @@ from penstock.errors import (
 from penstock.index import CSV, Detected, list_files, open_or_build
 from penstock.index.csv import (
     DELIMITERS,
+    check_columns,
     line_ends,
     warn_of_names,
 )
@@ -148,6 +149,12 @@ class CsvRows(InFolders):
         Dataset.__init__(rows, sample_index, name)
         rows._warn_of_oddities()  # noqa: SLF001 (one of our own)
         return rows
+
+    def _take_index(self, sample_index: SampleIndex, name: str | None) -> None:
+        super()._take_index(sample_index, name)
+        meta = sample_index.meta
+        if meta is not None and meta.kind == CSV.name:
+            check_columns(((file.path, file.facts["columns"]) for file in meta.files), meta.options)
 
     @property
     def schema(self) -> pa.Schema:

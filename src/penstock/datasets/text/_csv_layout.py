@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock._words import counted
 from penstock.datasets.fields._grammar import arrow_type
 from penstock.datasets.text._csv_parser import CsvParser
 from penstock.decode import NumbersType
-from penstock.errors import OptionError, SchemaMismatchError
+from penstock.errors import OptionError
 from penstock.index.csv import Dialect, type_of, type_over_files
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.index import FileMeta, Meta
+    from penstock.index import Meta
 
 
 class Layout(NamedTuple):
@@ -35,7 +34,7 @@ class Layout(NamedTuple):
 
 
 def layout_of(meta: Meta, paths: Sequence[str], in_folders: Mapping[str, pa.DataType]) -> Layout:
-    """Return how the files of an index are read together; or raise where they do not fit.
+    """Return how the files of an index are read together.
 
     `in_folders` are the fields that the names of folders give.
     """
@@ -74,9 +73,6 @@ def _types(
     large: set[str] = set()
     for path, file in zip(paths, meta.files, strict=True):
         columns = file.facts["columns"]
-        if columns != meta.files[0].facts["columns"]:
-            is_named = options["header"] or options["column_names"] is not None
-            _check_fits(meta.files[0], file, named=is_named)
         large.update(file.facts.get("large", columns))
         for name, kind in zip(columns, file.facts["types"], strict=True):
             kinds.setdefault(name, {}).setdefault(kind, path)
@@ -97,21 +93,3 @@ def _dialect(options: Mapping[str, Any]) -> Dialect:
     signs = (options["delimiter"], options["quote"], options["escape"])
     nulls, number_nulls = options.get("null_values", ()), options.get("number_nulls", ())
     return Dialect(*signs, tuple(nulls), options.get("empty_text", False), tuple(number_nulls))
-
-
-def _check_fits(first: FileMeta, other: FileMeta, *, named: bool) -> None:
-    these, those = first.facts["columns"], other.facts["columns"]
-    if not named:
-        raise SchemaMismatchError(
-            f"{first.path} has {counted(len(these), 'column')} and {other.path} {len(those):,}, "
-            "and without a header nothing says which are the same. Open them one by one with "
-            "column_names=.",
-            path=other.path,
-        )
-    if not set(these) & set(those):
-        raise SchemaMismatchError(
-            f"{first.path} and {other.path} have no column in common: {', '.join(these[:5])} … and "
-            f"{', '.join(those[:5])} …. Has one of them no header (header=False), or another "
-            "delimiter=?",
-            path=other.path,
-        )

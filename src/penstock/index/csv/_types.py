@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from penstock._words import counted
 from penstock.decode import WHOLE_FLOATS, NumbersType, floats_equal
-from penstock.errors import OptionError
+from penstock.errors import OptionError, SchemaMismatchError
 from penstock.index._meta import Count  # noqa: TC001 (msgspec reads it)
 from penstock.jsonl import BOM
 
@@ -323,6 +324,29 @@ class _CsvFacts(msgspec.Struct):
     first_misquoted: Count = 0
     merged: Count = 0
     first_merged: Count = 0
+
+
+def check_columns(files: Iterable[tuple[str, Sequence[str]]], options: Mapping[str, Any]) -> None:
+    """Raise where the columns of files, given with their paths, do not go together."""
+    is_named = options["header"] or options["column_names"] is not None
+    first, these = "", None
+    for path, those in files:
+        if these is None:
+            first, these = path, those
+        elif these != those and not is_named:
+            raise SchemaMismatchError(
+                f"{first} has {counted(len(these), 'column')} and {path} {len(those):,}, and "
+                "without a header nothing says which are the same. Open them one by one with "
+                "column_names=.",
+                path=path,
+            )
+        elif these != those and set(these).isdisjoint(those):
+            raise SchemaMismatchError(
+                f"{first} and {path} have no column in common: {', '.join(these[:5])} … and "
+                f"{', '.join(those[:5])} …. Has one of them no header (header=False), or another "
+                "delimiter=?",
+                path=path,
+            )
 
 
 def check_csv(meta: Meta) -> None:
