@@ -329,7 +329,7 @@ class TestTheCommand:
             "list": lambda: penstock.open(paths),
             "pattern": lambda: penstock.open(str(tmp_path / "*.jsonl")),
             "index": lambda: penstock.open(paths[0], index=tmp_path / "elsewhere"),
-            "dialect": lambda: CsvRows(tmp_path / "odd.csv", header=False),
+            "dialect": lambda: CsvRows(tmp_path / "odd.csv", delimiter=","),
             "name": lambda: penstock.open(paths[0]),
             "memory": lambda: penstock.open([{"n": 1}]) + penstock.open(paths[0]),
         }
