@@ -150,3 +150,4 @@ def test_all_code_of_the_page_runs_and_gives_batches(
             trainer().fit(model, datamodule=module)
     merchants = model.interprocess_encoding_context["record/merchant"].snapshot()
     assert "m2 2026-05-31" in merchants
+    names.clear()  # Its functions refer to it, and it to the last data module.

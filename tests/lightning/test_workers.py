@@ -102,6 +102,15 @@ def test_workers_end_with_a_run(make: Make, gives_loaders: bool) -> None:  # noq
         run = trainer(max_epochs=2, limit_train_batches=2)
 
 
+def test_workers_of_a_look_behind_a_run_end_with_the_look() -> None:
+    before, data, run = Held.now(), _polars(Net(), "fork"), trainer()
+    run.fit(Net(), data)  # From here on, the trainer and the module refer to each other.
+    for split in ("train", "validate"):
+        assert len([*batches(data, split)]) >= 4
+        assert left_since(before) == []
+    assert data.state_dict()["train"]["state"]["epoch"] == 1
+
+
 @pytest.mark.filterwarnings("ignore:.*have no `val_dataloader`")
 def test_kept_workers_of_a_loader_end_with_a_run() -> None:
     before, net, run = Held.now(), Net(), trainer(max_epochs=2)

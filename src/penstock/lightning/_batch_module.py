@@ -125,7 +125,7 @@ class BatchModule(pl.LightningDataModule):
             found.follow(self.trainer, self.end_epoch if split is Strata.train else None)
         if split in self._handed_out:
             self._handed_out[split].loader.close()
-        self._handed_out[split] = found
+        self._handed_out[split] = found.without_workers()
         return found
 
     def _follow_the_trainer(self) -> None:

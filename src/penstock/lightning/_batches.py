@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from weakref import finalize
 
 from penstock.decode import OF_A_RECORD
 from penstock.errors import ChangedSourceError, OptionError
@@ -222,6 +223,16 @@ class SplitBatches:
 
     _iterator = property(lambda _: None, lambda self, _: self.loader.close())
     """What Lightning sets to None where a run ends, as of torch's loader, whose workers it ends."""
+
+    def without_workers(self) -> SplitBatches:
+        """Return the same batches, for their position alone: the workers end with this object.
+
+        A data module keeps them so. It may be part of a cycle of Lightning's, which ends late.
+        """
+        twin = object.__new__(SplitBatches)
+        twin.__dict__ = self.__dict__
+        finalize(self, self.loader.close)
+        return twin
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         # The trainer and the pass that is under way stay: the copy begins an epoch.
