@@ -6,6 +6,7 @@ wider scope, such as servers, are not of the test that asks for them first.
 
 from __future__ import annotations
 
+import builtins
 import gc
 import io
 import os
@@ -45,13 +46,18 @@ class Held(NamedTuple):
         threads = threading.enumerate()
         # Threads without Python, as those of Arrow, start no process.
         processes = {child for one in threads for child in _children(os.getpid(), one.native_id)}
-        names = {f"{one.name} ({one.native_id})" for one in threads if one.name not in _THREADS}
+        names = {f"{one.name} ({one.native_id})" for one in threads if not _is_of_library(one)}
         return cls(processes, names, set(_descriptors()))
 
     def without(self, *others: Held) -> Held:
         """Return what is here, and in none of the others."""
         each = zip(self, *others, strict=True)
         return Held(*(mine.difference(*theirs) for mine, *theirs in each))
+
+
+def _is_of_library(thread: threading.Thread) -> bool:
+    """Whether a thread serves the whole process, or is one of Arrow's that has called Python."""
+    return thread.name in _THREADS or isinstance(thread, threading._DummyThread)  # noqa: SLF001
 
 
 def _children(process: int, thread: int | None) -> Iterator[str]:
@@ -141,6 +147,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
         return  # Its traceback holds its frame, with all that is in it.
     if isinstance(item, pytest.Function | pytest.DoctestItem):
         item.funcargs.clear()  # Pytest does so next.
+    if isinstance(item, pytest.DoctestItem):
+        item.dtest.globs.clear()
+        vars(builtins).pop("_", None)  # The value that an example showed last.
     if left := left_since(before):
         pytest.fail(f"left behind: {', '.join(left)}", pytrace=False)
 

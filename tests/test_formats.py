@@ -168,7 +168,8 @@ def _timeless(index: Path) -> object:
     meta = json.loads((index / "meta.json").read_text())
     for file in [*meta["files"], *meta.get("empty", ())]:
         del file["modified"]
-        file.get("facts", {}).pop("misquoted", None)  # The first release did not write it,
+        for later in ("misquoted", "large"):
+            file.get("facts", {}).pop(later, None)  # The first release did not write these,
     del meta["created"]
     meta.pop("made_by", None)  # nor this.
     return meta

@@ -13,7 +13,8 @@ MASK = "***"
 _USER = re.compile(r"(?<=://)[^/@\s'\"]+(?=@)")
 _SIGNATURE = re.compile(
     r"([?&](?:[\w%.-]*(?:signature|token|secret|passw|credential|accesskey|api.?key|auth)[\w%.-]*"
-    r"|(?:[\w%.-]*[-_.])?(?:sig|key|pwd|policy|jwt|session))=)([^&#\s'\"<>]+)",
+    r"|(?:[\w%.-]*[-_.])?(?:sig|key|pwd|policy|jwt|session))=)"
+    r"([^&#\s'\"<>]+?)(?=[,;.)]*(?:[&#\s'\"<>]|$))",
     re.IGNORECASE,
 )
 

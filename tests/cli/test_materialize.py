@@ -200,7 +200,7 @@ def test_a_value_that_does_not_fit_is_a_finding_or_null_and_counted(lines: Path)
     done = invoke("materialize", lines, "price:int64")
     assert done.exit_code == 1
     assert "holds 0.25, which does not fit int64" in done.stderr
-    assert f"line 2 of {lines}/a.jsonl" in done.stderr
+    assert f"{lines}/a.jsonl, line 2," in done.stderr
     assert "--on-error null" in done.stderr
     done = invoke("materialize", lines, "price:int64", "--on-error", "null")
     assert done.exit_code == 0

@@ -93,7 +93,9 @@ def test_data_modules_name_the_line(
     (tmp_path / "data" / "a.ndjson").write_bytes(TEXT)
     (tmp_path / "data" / "b.ndjson").write_bytes(GOOD + b"[1]\n" + GOOD)
     caplog.set_level(logging.INFO)
-    streamed = module(tmp_path / "data", train=".*", engine={"on_error": on_error})
+    streamed = module(
+        tmp_path / "data", train=".*", engine={"on_error": on_error, "bad_values": "mask"}
+    )
     if on_error == "raise":
         with pytest.raises(MalformedLineError, match=r"a\.ndjson, line 43,|b\.ndjson, line 41,"):
             list(streamed.train_dataloader())

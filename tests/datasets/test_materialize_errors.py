@@ -62,13 +62,13 @@ def test_an_error_names_record_file_line_value_and_what_to_do(
     with pytest.raises(SchemaMismatchError) as raised:
         source.materialize({"id": "int64"}, workers=workers)
     told = raised.value
-    for part in ("record 7 ", "'seven'", "int64", f"line 9 of {path}", "on_error='null'"):
+    for part in ("record 7 ", "'seven'", "int64", f"{path}, line 9", "on_error='null'"):
         assert part in str(told)
     assert vars(told)["record"] == 7
     assert vars(told)["line_number"] == 9
     assert vars(told)["path"] == str(path)
     assert vars(told)["offset"] == source.location(7).offset
-    with pytest.raises(MalformedLineError, match="line 202 of") as malformed:
+    with pytest.raises(MalformedLineError, match="line 202,") as malformed:
         source.materialize({"user.age": "int8"}, workers=workers)
     assert vars(malformed.value)["record"] == 200
     assert [*tmp_path.rglob(".penstock-building-*")] == []
@@ -91,7 +91,7 @@ def test_an_error_in_a_table_names_file_and_row(tmp_path: Path) -> None:
 
 def test_a_row_of_csv_is_told_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('id,text\n1,"two\nlines"\n2,x\n300,y\n')
-    with pytest.raises(SchemaMismatchError, match=r"'300'.*line 5 of .*a\.csv"):
+    with pytest.raises(SchemaMismatchError, match=r"a\.csv, line 5,.*'300'"):
         penstock.open(tmp_path / "a.csv").materialize({"id": "int8"})
 
 
@@ -159,7 +159,7 @@ def test_masked_records_are_errors_to_whoever_reads_them(tmp_path: Path) -> None
     assert columns.read([7], {"name": "string"}).to_pydict() == {"name": ["seven"]}
     # It is exact, so everybody may use it; who does not want bad values is told of them.
     assert columns_of(source, typed_schema(FIELDS)) is not None
-    with pytest.raises(SchemaMismatchError, match="line 9 of"):
+    with pytest.raises(SchemaMismatchError, match="jsonl, line 9,"):
         source.materialize({"id": "int64"})
     nulled = source.materialize({"id": "int64"}, on_error="null")
     assert nulled.read([7], {"id": "int64"}).to_pydict() == {"id": [None]}

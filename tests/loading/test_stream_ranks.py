@@ -75,7 +75,7 @@ def test_a_rank_without_records_gets_zeros_that_do_not_count(
     job = nursery.start(stream_programs.blanks, tmp_path / "job", 3, {"least": least})
     job.wait()
     typed, plain, arrow, called, collated = told(job, 1)
-    nothing = {"n": [[0, 0]], "tags": [[], [0, 0]], "word": [["", ""]], "x": [[0, 0], [True] * 2]}
+    nothing = {"n": [[0, 0]], "tags": [[], [0, 0]], "word": [["", ""]], "x": [[0, 0], [False] * 2]}
     assert typed == [nothing, [False, False]]
     assert plain == [[None, None], [False, False]]
     columns = {"n": [0, 0], "tags": [[], []], "word": ["", ""], "x": [None, None]}

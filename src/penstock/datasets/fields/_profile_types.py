@@ -75,8 +75,8 @@ def profile_types(
     >>> proposal = profile_types(profile.document())
     >>> proposal.types
     {'id': 'int64', 'tags': 'list<string>', 'user.age': 'int64?', 'x': 'json'}
-    >>> proposal.notes
-    {'tags': '1 null list is empty', 'x': 'x is int in record 0, and string from record 1 on'}
+    >>> proposal.notes["tags"], proposal.notes["x"]
+    ('1 null list is an empty one', 'x is int in record 0, and string from record 1 on')
     """
     types: dict[str, str] = {}
     left_out: dict[str, str] = {}
